@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
@@ -37,10 +38,10 @@ func OfBlocks(s *runlog.Log, run Run, blocks []Block) (Readings, []Finding) {
 	busiest := -1.0
 	for i := range part.GPUs {
 		use := orNull(meanOfAny(gpuColumn(part.Activity.GPUs, i)))
-		if orElse(use, 0) <= busiest {
+		if profile.Or(use, 0) <= busiest {
 			continue
 		}
-		busiest, readings.GPUUse = orElse(use, 0), use
+		busiest, readings.GPUUse = profile.Or(use, 0), use
 		readings.GPUMemory, readings.GPUTotal = nil, nil
 		if total := float64(s.GPUs[i].TotalBytes); total > 0 {
 			readings.GPUTotal = &total
@@ -90,8 +91,8 @@ func stepsOf(blocks []Block, start float64) (m runlog.StepSeries) {
 			m.Kind, m.Covers = append(m.Kind, runlog.KindTrain), append(m.Covers, 1)
 			m.GPU = append(m.GPU, 0)
 			m.SpentS, m.WaitedS = append(m.SpentS, step.Seconds), append(m.WaitedS, step.WaitingS)
-			m.PeakAllocated = append(m.PeakAllocated, orElse(b.PeakAllocated, math.NaN()))
-			m.PeakReserved = append(m.PeakReserved, orElse(b.PeakReserved, math.NaN()))
+			m.PeakAllocated = append(m.PeakAllocated, profile.Or(b.PeakAllocated, math.NaN()))
+			m.PeakReserved = append(m.PeakReserved, profile.Or(b.PeakReserved, math.NaN()))
 		}
 	}
 	return m

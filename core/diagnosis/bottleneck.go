@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -87,7 +88,7 @@ func (m Measured) causes() []cause {
 	if m.GPU {
 		device, precise = "GPU", []string{"precision", "compile", "attention"}
 	}
-	model, padding := s.Forward+s.Backward, orElse(m.Padding, 0)
+	model, padding := s.Forward+s.Backward, profile.Or(m.Padding, 0)
 	var causes []cause
 	for _, c := range []struct {
 		cause
@@ -109,7 +110,7 @@ func (m Measured) causes() []cause {
 			[]string{"pin", "compile"}}, s.Other >= otherShare},
 		{cause{"small_batch", "The GPU waits for its next kernel: steps are too small for it",
 			model / 2, "compile the model, or compute more clips at once",
-			[]string{"compile", "attention"}}, orElse(m.Queueing, 0) >= queueingShare},
+			[]string{"compile", "attention"}}, profile.Or(m.Queueing, 0) >= queueingShare},
 		{cause{"checkpointing", "The forward pass is computed twice, to save memory", s.Forward,
 			"keep activations where memory allows it", []string{"checkpointing"}}, m.Checkpointing},
 	} {

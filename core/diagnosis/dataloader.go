@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -41,7 +42,7 @@ func contended(f *figures, _ Run) *Finding {
 	openS := 0.0
 	for _, a := range f.log.Alerts {
 		if a.Kind == runlog.AlertCPU {
-			last, openS = a, openS+*cmp.Or(a.ClearedS, &f.log.DurationS)-orElse(a.SinceS, a.AtS)
+			last, openS = a, openS+*cmp.Or(a.ClearedS, &f.log.DurationS)-profile.Or(a.SinceS, a.AtS)
 		}
 	}
 	open := share(openS, f.log.DurationS)
@@ -78,7 +79,7 @@ func starved(f *figures, run Run) *Finding {
 			"instead of in every epoch"
 		return finding
 	}
-	workers, cpus := run.Workers, orElse(run.CPUs, f.log.Host.CPUs)
+	workers, cpus := run.Workers, profile.Or(run.CPUs, f.log.Host.CPUs)
 	more := max(2, min(mostWorkers, cpus-1))
 	if workers != nil && *workers > 0 {
 		more = min(2**workers, max(cpus-1, *workers+1))
@@ -106,8 +107,8 @@ func rate(bytesPerSecond float64) string {
 }
 
 func notPersistent(f *figures, run Run) *Finding {
-	if !(f.waited >= someWait) || orElse(run.PersistentWorkers, true) ||
-		orElse(run.Workers, 0) == 0 {
+	if !(f.waited >= someWait) || profile.Or(run.PersistentWorkers, true) ||
+		profile.Or(run.Workers, 0) == 0 {
 		return nil
 	}
 	return &Finding{
@@ -122,7 +123,7 @@ func notPersistent(f *figures, run Run) *Finding {
 }
 
 func littlePrefetch(f *figures, run Run) *Finding {
-	if !(f.waited >= someWait) || orElse(run.Prefetch, 2) >= 2 || orElse(run.Workers, 0) == 0 {
+	if !(f.waited >= someWait) || profile.Or(run.Prefetch, 2) >= 2 || profile.Or(run.Workers, 0) == 0 {
 		return nil
 	}
 	return &Finding{
@@ -174,7 +175,7 @@ func smallBatch(f *figures, run Run) *Finding {
 
 // halfPrecision reports a busy GPU that trains in float32 and would be faster in 16 bits.
 func halfPrecision(f *figures, run Run) *Finding {
-	if orElse(run.Precision, "") != "fp32" || !(f.busy() >= aimedGPU) {
+	if profile.Or(run.Precision, "") != "fp32" || !(f.busy() >= aimedGPU) {
 		return nil
 	}
 	return &Finding{
@@ -200,7 +201,7 @@ func overPCIe(f *figures, run Run) *Finding {
 			Change: "keep on the GPU what is copied back and forth (offloaded optimizer " +
 				"states, outputs that are moved to the CPU every step)",
 		}
-		if !orElse(run.PinMemory, true) {
+		if !profile.Or(run.PinMemory, true) {
 			finding.Setting, finding.Value, finding.Change = "dataloader_pin_memory", "True",
 				`set dataloader_pin_memory=True and accelerator_config={"non_blocking": True}: copies from pinned memory do not block`
 		}

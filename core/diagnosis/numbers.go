@@ -59,13 +59,6 @@ func lowest(column runlog.Column) float64 {
 	return bottom
 }
 
-func orElse[T any](setting *T, otherwise T) T {
-	if setting == nil {
-		return otherwise
-	}
-	return *setting
-}
-
 // over describes which steps, or what time, a figure covers.
 func (f *figures) over() string {
 	if f.steps > 1 {

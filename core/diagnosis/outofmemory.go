@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -51,7 +52,7 @@ func smaller(f *figures, run Run) (setting, value, change string) {
 	if a, ranOut := f.growth(); ranOut || a != nil && f.events[runlog.EventOOM] == 0 {
 		return "", "", "end the leak first: memory grows at any batch size"
 	}
-	batch, accumulation := orElse(run.PerDeviceBatch, 0), orElse(run.Accumulation, 0)
+	batch, accumulation := profile.Or(run.PerDeviceBatch, 0), profile.Or(run.Accumulation, 0)
 	switch {
 	case batch == 1:
 		return "gradient_checkpointing", "True",
@@ -98,7 +99,7 @@ func (f *figures) peak() float64 {
 // larger doubles the micro-batch as often as memory, taken as proportional to it, allows; weights
 // do not grow, so that is careful.
 func larger(f *figures, run Run) (setting, value, change string) {
-	batch, accumulation := orElse(run.PerDeviceBatch, 0), orElse(run.Accumulation, 0)
+	batch, accumulation := profile.Or(run.PerDeviceBatch, 0), profile.Or(run.Accumulation, 0)
 	times := 1
 	for peak := max(f.peak(), 0.01); 2*float64(times)*peak <= aimedShare && times < 64; {
 		times *= 2
@@ -166,7 +167,7 @@ func swapping(f *figures, run Run) *Finding {
 }
 
 func fewerWorkers(run Run) (setting, value, change string) {
-	if workers := orElse(run.Workers, 0); workers > 1 {
+	if workers := profile.Or(run.Workers, 0); workers > 1 {
 		return "dataloader_num_workers", fmt.Sprint(workers / 2),
 			fmt.Sprintf("set dataloader_num_workers=%d, now %d", workers/2, workers)
 	}

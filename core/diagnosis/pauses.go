@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -64,7 +65,7 @@ func longerInterval(f *figures, share, threshold, aim float64, kind, title, doin
 // slowBetweenSteps reports whether much time is outside steps, evaluations and checkpoints; when
 // logs are written often, a smaller share of it is much.
 func slowBetweenSteps(f *figures, run Run) bool {
-	if orElse(run.LoggingSteps, math.MaxInt) <= oftenLogged {
+	if profile.Or(run.LoggingSteps, math.MaxInt) <= oftenLogged {
 		return f.outside > outsideOften
 	}
 	return f.outside > outsideShare
@@ -83,7 +84,7 @@ func logging(f *figures, run Run) *Finding {
 		Change: fmt.Sprintf("set logging_steps=%d", advisedLogging), Setting: "logging_steps",
 		Value: fmt.Sprint(advisedLogging),
 	}
-	if steps := orElse(run.LoggingSteps, 0); steps >= advisedLogging {
+	if steps := profile.Or(run.LoggingSteps, 0); steps >= advisedLogging {
 		finding.Setting, finding.Value = "", ""
 		finding.Change = fmt.Sprintf(
 			"check what callbacks do after each step: logging_steps is %d already", steps)

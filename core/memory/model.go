@@ -6,6 +6,7 @@
 package memory
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // Model is a trace made ready for questions. It may be used by several goroutines at once.
@@ -81,7 +83,7 @@ func (m *Model) plan(r Request) ([]replay.Segment, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	steps, kind := orElse(r.Steps, defaultSteps), orDefault(r.Kind, "train")
+	steps, kind := profile.Or(r.Steps, defaultSteps), cmp.Or(r.Kind, "train")
 	switch {
 	case r.Batch == nil && (m.templates.HasShapes() || m.templates.Loop == "" || kind != "train"):
 		return nil, fault.New(fault.InvalidArgument, "give batch and length of a micro-batch",
@@ -96,7 +98,7 @@ func (m *Model) plan(r Request) ([]replay.Segment, error) {
 		return m.evaluation(kind, r.shape(), steps)
 	}
 	return m.windows(steps, slices.Repeat([]trace.Shape{r.shape()},
-		orElse(r.Accumulation, m.templates.Accumulation())))
+		profile.Or(r.Accumulation, m.templates.Accumulation())))
 }
 
 // Determined reports whether a trace's formulas answer a question exactly. Where they do not, the

@@ -5,6 +5,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // Request is a question about a few steps at one shape.
@@ -45,26 +46,12 @@ const (
 	defaultModules = 12
 )
 
-func orElse[T any](value *T, otherwise T) T {
-	if value == nil {
-		return otherwise
-	}
-	return *value
-}
-
-func orDefault(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
-}
-
 // shape of a request that has one.
 func (r Request) shape() trace.Shape {
-	return trace.Shape{Batch: *r.Batch, Length: *r.Length, Labels: orElse(r.Labels, 0)}
+	return trace.Shape{Batch: *r.Batch, Length: *r.Length, Labels: profile.Or(r.Labels, 0)}
 }
 
-func (r Request) modules() int { return orElse(r.Modules, defaultModules) }
+func (r Request) modules() int { return profile.Or(r.Modules, defaultModules) }
 
 func (r Request) check() error {
 	for _, f := range []struct {
@@ -72,8 +59,8 @@ func (r Request) check() error {
 		value     int
 		low, high int
 	}{
-		{"accumulation", orElse(r.Accumulation, 1), 1, maxAccumulation},
-		{"steps", orElse(r.Steps, 1), 1, maxSteps},
+		{"accumulation", profile.Or(r.Accumulation, 1), 1, maxAccumulation},
+		{"steps", profile.Or(r.Steps, 1), 1, maxSteps},
 		{"timeline", r.Timeline, 0, maxPoints},
 		{"modules", r.modules(), 1, maxModules},
 	} {

@@ -7,6 +7,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // RunRequest is a question about a whole training: over samples in several orders, or over
@@ -62,7 +63,7 @@ func (m *Model) checkedRun(r RunRequest) (*run, error) {
 	case r.Windows != nil:
 		return r.windows()
 	}
-	return r.sampled(orElse(r.Accumulation, m.templates.Accumulation()))
+	return r.sampled(profile.Or(r.Accumulation, m.templates.Accumulation()))
 }
 
 // windows is a run over the micro-batches of the request.

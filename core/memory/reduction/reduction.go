@@ -11,6 +11,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // GPU is what the size of a column sum's buffer depends on.
@@ -34,8 +35,8 @@ func (g GPU) Check() error {
 		name             string
 		value, low, high int
 	}{
-		{"multiprocessors", orElse(g.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors},
-		{"threads_per_multiprocessor", orElse(g.Threads, usualThreads), leastThreads, maxThreads},
+		{"multiprocessors", profile.Or(g.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors},
+		{"threads_per_multiprocessor", profile.Or(g.Threads, usualThreads), leastThreads, maxThreads},
 	} {
 		if f.value < f.low || f.value > f.high {
 			return fault.New(fault.InvalidArgument,
@@ -58,15 +59,8 @@ type Rules struct{ multiprocessors, threads int64 }
 
 // Rules of a checked GPU.
 func (g GPU) Rules() Rules {
-	return Rules{int64(orElse(g.Multiprocessors, usualMultiprocessors)),
-		int64(orElse(g.Threads, usualThreads))}
-}
-
-func orElse(value *int, otherwise int) int {
-	if value == nil {
-		return otherwise
-	}
-	return *value
+	return Rules{int64(profile.Or(g.Multiprocessors, usualMultiprocessors)),
+		int64(profile.Or(g.Threads, usualThreads))}
 }
 
 // Bytes returns the size of a storage of which count units were recorded.
