@@ -71,7 +71,8 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 	return a, err
 }
 
-// calibrate compares measured seconds with predicted ones, and notes the kernels that those rest on.
+// calibrate compares measured seconds with predicted ones, and notes the kernels that those rest
+// on.
 func (p *predictor) calibrate(predicted []timing.Range,
 	measured []float64) (timing.StepCalibration, error) {
 	c, err := timing.Calibrate(predicted, measured)

@@ -78,9 +78,10 @@ const (
 
 // completed fills in defaults; core/plan checks the values. Errors: InvalidArgument.
 func (r Request) completed() (Request, error) {
-	r.TargetBatchSize, r.Epochs = cmp.Or(r.TargetBatchSize, usualTarget), cmp.Or(r.Epochs, usualEpochs)
-	r.SafetyMargin, r.Optimizer =
-		cmp.Or(r.SafetyMargin, usualMargin), cmp.Or(r.Optimizer, estimate.DefaultOptimizer)
+	r.TargetBatchSize = cmp.Or(r.TargetBatchSize, usualTarget)
+	r.Epochs = cmp.Or(r.Epochs, usualEpochs)
+	r.SafetyMargin = cmp.Or(r.SafetyMargin, usualMargin)
+	r.Optimizer = cmp.Or(r.Optimizer, estimate.DefaultOptimizer)
 	if len(r.GPUs) == 0 && r.ByHand != nil {
 		r.GPUs = scenarioGPUs()
 	}

@@ -22,8 +22,8 @@ type Training struct {
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of any cards, in its absence
 }
 
-// StepRequest asks how long one optimizer step takes. Measured steps calibrate the answer. An absent
-// value takes the default named at the end of its line.
+// StepRequest asks how long one optimizer step takes. Measured steps calibrate the answer. An
+// absent value takes the default named at the end of its line.
 type StepRequest struct {
 	Training
 	Work         kernel.Work `json:"work"`         // of a micro-batch, from memory.work

@@ -123,7 +123,8 @@ func notPersistent(f *figures, run Run) *Finding {
 }
 
 func littlePrefetch(f *figures, run Run) *Finding {
-	if !(f.waited >= someWait) || profile.Or(run.Prefetch, 2) >= 2 || profile.Or(run.Workers, 0) == 0 {
+	if !(f.waited >= someWait) || profile.Or(run.Prefetch, 2) >= 2 ||
+		profile.Or(run.Workers, 0) == 0 {
 		return nil
 	}
 	return &Finding{

@@ -16,7 +16,7 @@ var stepParts = []struct{ name, colour string }{
 }
 
 func benchmark(r benchmarkRecord) Document {
-	result := cut{resultLines, r.result()}
+	result := truncated{maxResultLines, r.result()}
 	doc := Document{Title: r.headline(), Blocks: []Block{result},
 		Brief: []Block{allFacts(r.headline()), result}}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
@@ -290,10 +290,7 @@ func (r benchmarkRecord) settings() [][]string {
 	for _, setting := range sortedKeys(names) {
 		cells, differ := []string{setting}, false
 		for _, s := range r.sides() {
-			text := unknown
-			if value := s.Settings[setting]; value != nil {
-				text = fmt.Sprint(value)
-			}
+			text := s.setting(setting)
 			differ = differ || len(cells) > 1 && text != cells[1]
 			cells = append(cells, text)
 		}

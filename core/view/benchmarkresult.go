@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	resultLines = 10 // of text, behind the headline, which takes three lines at most
-	differences = 5  // that are shown with the result
-	warnings    = 3
+	maxResultLines = 10 // of text below the headline
+	maxDifferences = 5  // shown with the result
+	maxWarnings    = 3
 )
 
-// headline is the speed-up, of what it is, and where.
+// headline returns the speed-up over the original settings, what those are, and the model and
+// device. When the original did not train, its problem takes the place of the speed-up.
 func (r benchmarkRecord) headline() string {
 	where := fmt.Sprintf("%s on %s", name(r.Setting.Model), name(r.Setting.Device))
 	switch {
@@ -29,37 +30,38 @@ func (r benchmarkRecord) headline() string {
 		where)
 }
 
-// result is what to do, what it gives, warnings, and the differences that matter.
+// result returns what to do, the speeds, warnings, and the differences that matter.
 func (r benchmarkRecord) result() []Block {
-	body := append([]Block{allFacts(r.advice(), r.gives()), inHTML{[]Block{r.tiles()}}},
+	body := append([]Block{allFacts(r.advice(), r.speeds()), inHTML{[]Block{r.tiles()}}},
 		r.warnings()...)
 	if rows := r.differences(); len(rows) > 1 {
-		body = append(body, plain(rows[:min(len(rows), 1+differences)]))
+		body = append(body, plain(rows[:min(len(rows), 1+maxDifferences)]))
 	}
-	if line := r.heldBackBy(); line != "" {
+	if line := r.bottleneckLine(); line != "" {
 		body = append(body, allFacts(line))
 	}
 	return body
 }
 
-// cut is a part that text ends behind so many lines; as HTML all is there.
-type cut struct {
-	Most int
-	Body []Block
+// truncated is a part of which text shows the first lines; HTML shows all of it.
+type truncated struct {
+	MaxLines int
+	Body     []Block
 }
 
-func (cut) templateName() string { return "in HTML" }
+func (truncated) templateName() string { return "in HTML" }
 
-func (c cut) lines(width int) []string {
-	lines := linesOf(c.Body, width)
-	if len(lines) > c.Most {
-		return append(lines[:c.Most-1:c.Most-1], "…")
+func (t truncated) lines(width int) []string {
+	lines := linesOf(t.Body, width)
+	if len(lines) > t.MaxLines {
+		return append(lines[:t.MaxLines-1:t.MaxLines-1], "…")
 	}
 	return lines
 }
 
-// heldBackBy is the bottleneck, and the change that helps, if one was found.
-func (r benchmarkRecord) heldBackBy() string {
+// bottleneckLine returns the change that helps, or else the bottleneck; "" when nothing holds the
+// plan back.
+func (r benchmarkRecord) bottleneckLine() string {
 	if slices.ContainsFunc(r.Options, func(o option) bool { return o.Better }) {
 		return "→ " + r.NextChange
 	}
@@ -69,7 +71,7 @@ func (r benchmarkRecord) heldBackBy() string {
 	return "held back: " + r.Bottleneck.Title
 }
 
-// advice is what to do.
+// advice returns which settings to train with, by the verdict.
 func (r benchmarkRecord) advice() string {
 	plan := r.Plan.shape()
 	if r.Plan.setting("micro_batching") == "memory" {
@@ -84,8 +86,9 @@ func (r benchmarkRecord) advice() string {
 	return "Train with the plan: " + plan
 }
 
-// gives are both rates, and the speed-up's range.
-func (r benchmarkRecord) gives() string {
+// speeds returns the rates of both sides and the range of the speed-up; of a plan alone, its rate
+// and how long an epoch takes.
+func (r benchmarkRecord) speeds() string {
 	if r.Speedup == nil || r.Original == nil || r.Original.ClipsPerS == nil {
 		rate := known(r.Plan.ClipsPerS, func(s spreadOf) string { return s.spanned(short) })
 		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate,
@@ -103,20 +106,21 @@ func (r benchmarkRecord) gives() string {
 
 func (s spreadOf) middle() string { return short(s.Median) }
 
+// epoch returns how long an epoch of so many clips takes.
 func (s side) epoch(clips int) string {
 	return known(s.ClipsPerS, func(x spreadOf) string {
 		return units.Duration(float64(clips) / x.Median)
 	})
 }
 
-// warnings are what makes the figures doubtful or partial, and what was not as asked; a few of
-// them.
+// warnings returns notices of what makes the figures doubtful or partial, and of what was not
+// measured as requested. Text shows the first few.
 func (r benchmarkRecord) warnings() []Block {
 	var notices []Block
 	add := func(level, text string) { notices = append(notices, notice{Level: level, What: text}) }
 	if r.TooFew {
 		add("warning", fmt.Sprintf(
-			"too few rounds: %s of at least 5; chance alone can give such figures",
+			"too few rounds: %s of at least 5; chance alone can explain such figures",
 			count(r.rounds(), "measured round")))
 	}
 	if len(r.Unfinished) > 0 {
@@ -129,13 +133,14 @@ func (r benchmarkRecord) warnings() []Block {
 	for _, note := range r.Notes {
 		add("note", note)
 	}
-	if len(notices) > warnings {
-		return []Block{notices[0], notices[1], notices[2], inHTML{notices[warnings:]},
-			inText{fmt.Sprintf("  … and %d more", len(notices)-warnings)}}
+	if len(notices) > maxWarnings {
+		return append(notices[:maxWarnings:maxWarnings], inHTML{notices[maxWarnings:]},
+			inText{fmt.Sprintf("  … and %d more", len(notices)-maxWarnings)})
 	}
 	return notices
 }
 
+// rounds returns how many rounds were measured.
 func (r benchmarkRecord) rounds() int {
 	if r.Plan.ClipsPerS == nil {
 		return 0
@@ -143,6 +148,7 @@ func (r benchmarkRecord) rounds() int {
 	return r.Plan.ClipsPerS.Count
 }
 
+// ended returns why a benchmark ended before it was complete.
 func (r benchmarkRecord) ended() string {
 	if r.Stopped {
 		return "stopped by Ctrl-C"
@@ -153,7 +159,8 @@ func (r benchmarkRecord) ended() string {
 		}))
 }
 
-// differences are the settings and figures in which the sides differ, those first that decide most.
+// differences returns the settings and figures in which the sides differ, the most important ones
+// first.
 func (r benchmarkRecord) differences() [][]string {
 	if r.Original == nil {
 		return nil
@@ -182,7 +189,7 @@ func (r benchmarkRecord) differences() [][]string {
 	return rows
 }
 
-// shape is "batch 8 × 4, fp16", and what else costs time or memory.
+// shape returns "batch 8 × 4, fp16", with ", checkpointing" where that is on.
 func (s side) shape() string {
 	text := "batch " + s.batch() + ", " + s.precision()
 	if s.on("gradient_checkpointing") {
@@ -205,6 +212,7 @@ func (s side) precision() string {
 	return "fp32"
 }
 
+// sizing returns how many micro-batches a step has, and whether memory decides it.
 func (s side) sizing() string {
 	if s.setting("micro_batching") == "memory" {
 		return "by memory: " + s.microBatches() + " a step"
@@ -212,6 +220,7 @@ func (s side) sizing() string {
 	return s.microBatches() + " a step"
 }
 
+// order returns the order of clips: the plan's, or else the Trainer's.
 func (s side) order() string {
 	if order := s.setting("length_handling"); order != unknown {
 		return order
@@ -224,7 +233,7 @@ func (s side) order() string {
 
 func (s side) on(setting string) bool { return s.Settings[setting] == true }
 
-// setting is a value as text.
+// setting returns the value of a setting as text.
 func (s side) setting(name string) string {
 	if value := s.Settings[name]; value != nil {
 		return fmt.Sprint(value)

@@ -63,7 +63,8 @@ func (f failure) words() []string {
 	lines := []string{fmt.Sprintf("%s: %s held of %s reserved", where, units.Size(f.Held),
 		units.Size(f.Reserved))}
 	if p, m := f.Predicted, f.Moment; p != nil && m != nil {
-		place := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op, cmp.Or(m.Module, noModule))
+		place := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op,
+			cmp.Or(m.Module, noModule))
 		lines = append(lines, fmt.Sprintf("predicted of %s × %s s at that moment (%s): %s",
 			short(orZero(f.Samples)), short(orZero(f.Seconds)), place, units.Size(*p)))
 	} else {

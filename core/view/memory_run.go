@@ -29,8 +29,8 @@ func runMemory(r runMemoryRecord) Document {
 		rows = append(rows, spreadRow("device", *r.PeakDevice))
 	}
 	return Document{
-		Title: fmt.Sprintf("%s, batch %d, %s up to %s %s, %s order, %s", name(cmp.Or(r.Model, "model")),
-			r.Batch, r.RowKind.Count(r.Clips), r.RowKind.Figure("%.1f", r.LongestS),
+		Title: fmt.Sprintf("%s, batch %d, %s up to %s %s, %s order, %s",
+			name(cmp.Or(r.Model, "model")), r.Batch, r.RowKind.Count(r.Clips), r.RowKind.Figure("%.1f", r.LongestS),
 			r.RowKind.Unit(), r.Order, r.Settings),
 		Blocks: []Block{
 			r.verdict(), plain(rows),

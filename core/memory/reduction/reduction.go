@@ -35,8 +35,10 @@ func (g GPU) Check() error {
 		name             string
 		value, low, high int
 	}{
-		{"multiprocessors", profile.Or(g.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors},
-		{"threads_per_multiprocessor", profile.Or(g.Threads, usualThreads), leastThreads, maxThreads},
+		{"multiprocessors", profile.Or(g.Multiprocessors, usualMultiprocessors), 1,
+			maxMultiprocessors},
+		{"threads_per_multiprocessor", profile.Or(g.Threads, usualThreads), leastThreads,
+			maxThreads},
 	} {
 		if f.value < f.low || f.value > f.high {
 			return fault.New(fault.InvalidArgument,

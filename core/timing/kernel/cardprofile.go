@@ -49,8 +49,8 @@ func (o Operation) group() groupKey {
 const fewestOfGroup, launchBound = 3, 2.0
 
 // Profile fits a factor for each group: the median of measured over predicted time. A group of few
-// rows has none. Errors: those of card, and InvalidArgument for rates that the card cannot have and for
-// a table without products or elementwise kernels.
+// rows has none. Errors: those of card, and InvalidArgument for rates that the card cannot have and
+// for a table without products or elementwise kernels.
 func (t Table) Profile() (Profile, error) {
 	card, err := t.card()
 	if err != nil {

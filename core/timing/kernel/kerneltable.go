@@ -174,8 +174,9 @@ func (t Table) checkBandwidth(m *Model, p Profile) error {
 			continue
 		}
 		if apart := f.Factor / copying; max(apart, 1/apart) > maxApart {
-			return t.wrong("elementwise kernels in %s that take %.2f times the expected time, and "+
-				"copies that take %.2f times: one memory cannot do both", f.DType, f.Factor, copying)
+			return t.wrong("elementwise kernels in %s that take %.2f times the expected time, "+
+				"and copies that take %.2f times: one memory cannot do both", f.DType, f.Factor,
+				copying)
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ from .._core.declared import RowKind
 
 @dataclass(frozen=True)
 class BadFile:
-    """One file that was counted out, with the reason."""
+    """A file that is left out, with the reason."""
 
     path: str
     error: str
@@ -17,23 +17,26 @@ class BadFile:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How far a sample may be off, with 95 % confidence."""
+    """How far the figures of a sample may be off, with 95 % confidence."""
 
     shards: int
-    """Those of a stream that rows were read from; 0 where clips were drawn one by one."""
+    """Shards of a stream that rows were read from; 0 where clips were drawn one by one."""
     population: int | None
-    """Clips that were drawn from; None: unknown."""
+    """Clips that were drawn from; None when unknown."""
     mean_low_s: float
-    """The mean length of all clips is at least this."""
+    """The mean duration of all clips is at least this."""
     mean_high_s: float | None
-    """And at most this; None: one clip does not tell."""
+    """The mean duration of all clips is at most this; None for a single clip."""
     longer_share: float
     """0 to 1: at most this share of all clips is longer than the longest measured one."""
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of clips by duration: counts[i] of edges_s[i] ≤ duration < edges_s[i + 1], the last bin closed."""
+    """The number of clips by duration: counts[i] clips last from edges_s[i] to less than edges_s[i + 1] seconds.
+
+    The last bin includes its upper edge.
+    """
 
     edges_s: tuple[float, ...]
     counts: tuple[int, ...]
@@ -41,62 +44,62 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Padding:
-    """The cost of one batching strategy: each batch lasts as long as its longest clip."""
+    """What batches in one order hold: each of their clips is padded to the longest."""
 
     order: str
     """``"random"``, ``"grouped"`` (as group_by_length of the Trainer), ``"bucketed"`` (ten buckets of equal seconds) or
     ``"sorted"``.
     """
     padded_s: float
-    """Seconds that all batches hold, padding included."""
+    """Seconds of all batches, padding included."""
     waste: float
-    """0 to 1: the share of them that is padding."""
+    """0 to 1: the share of these seconds that is padding."""
 
 
 @dataclass(frozen=True)
 class Outliers:
-    """A few long clips that much of the batches' time is spent on."""
+    """A few long clips that take up much of the batches' time."""
 
     over_s: float
-    """They are longer than this."""
+    """Seconds that they exceed."""
     count: int
-    """Of the measured clips."""
+    """How many of the measured clips they are."""
     padded_share: float
-    """0 to 1: by how much random batches would hold fewer seconds without them."""
+    """0 to 1: the share of the seconds of random batches that leaving them out saves."""
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Clips that are very likely copies of others: the same size, the same duration, the same bytes where they were
-    read.
+    """Clips that are very likely copies of others: they have the same size and duration, and the same bytes where those
+    were read.
     """
 
     count: int
-    """Of the measured clips, the first of each group not counted."""
+    """Measured clips that copy others."""
     hours: float
-    """What those last."""
+    """How long the copies last."""
     groups: tuple[tuple[str, ...], ...]
-    """At most 20, with at most 5 paths each."""
+    """Paths of copies: at most 20 groups of at most 5."""
 
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """Summarises the audio. Statistics cover the usable clips that were measured."""
+    """Summarises a dataset. Its statistics cover the usable clips that were measured."""
 
     row_kind: RowKind
-    """``"clips"``, or ``"texts"``: tokens, 50 of which count as a second."""
+    """What a row is: ``"clips"``, or ``"texts"`` with a length in tokens, 50 of which count as a second."""
     sample_count: int
-    """Clips in the dataset, bad ones not counted; an estimate when ``sampled``."""
+    """Clips in the dataset without bad ones; an estimate when ``sampled``."""
     measured_count: int
     """Usable clips that were measured."""
     sampled: bool
-    """True when a random sample stands for the whole."""
+    """Whether a random sample stands for the whole dataset."""
     sampling: Sampling | None
-    """None when all were measured, and without a usable clip."""
+    """How far the sample may be off; None when all clips were measured or none is usable."""
     bad_count: int
     """Clips that cannot be used."""
     bad_files: tuple[BadFile, ...]
-    """The first 10 000 of them, in source order."""
+    """The first 10 000 bad clips, in source order."""
     shortened_count: int
     """Clips that hold less than their header claims."""
     mean_s: float
@@ -108,13 +111,13 @@ class DatasetRecord:
     """``"p1"`` ``"p5"`` ``"p10"`` ``"p25"`` ``"p50"`` ``"p75"`` ``"p90"`` ``"p95"`` ``"p99"``, linear interpolation."""
     histogram: Histogram
     total_hours: float
-    """Scaled to the whole when ``sampled``."""
+    """Of all clips; an estimate when ``sampled``."""
     size_bytes: int
-    """On disk, scaled when ``sampled``."""
+    """On disk; an estimate when ``sampled``."""
     decoded_bytes: int
-    """As 16 kHz mono float32: seconds × 16000 × 4, scaled when ``sampled``."""
+    """As 16 kHz mono float32, seconds × 16000 × 4; an estimate when ``sampled``."""
     share_over_30s: float
-    """0 to 1, by count."""
+    """0 to 1, the share of clips over 30 s."""
     sample_rates: dict[str, int]
     """Clips by rate, in Hz as text."""
     channels: dict[str, int]
@@ -122,15 +125,15 @@ class DatasetRecord:
     codecs: dict[str, int]
     """Clips by codec."""
     methods: dict[str, int]
-    """Clips by how durations are known."""
+    """Clips by how durations were determined."""
     batch_size: int
-    """Clips a batch, for ``padding``."""
+    """Clips per batch that ``padding`` assumes."""
     padding: tuple[Padding, ...]
-    """By order; of the measured clips; empty without any."""
+    """Of the measured clips, by order; empty without any."""
     outliers: Outliers | None
-    """None when no few clips take much time."""
+    """None unless a few clips take much time."""
     duplicates: Duplicates
     warnings: tuple[str, ...]
-    """What may go wrong in training; silence is not looked for."""
+    """What may go wrong in training; silent clips are not detected."""
     source: str
     """What was read: "folder /data", "list of 40 paths", "40 arrays"."""

@@ -267,7 +267,7 @@ class RunTime:
     run_parts: PlannedRunParts
     """Hours that add up to it."""
     measured: str
-    """The day, as of StepTime."""
+    """The day, as of StepAnswer."""
 
 
 @dataclass(frozen=True)
@@ -288,14 +288,16 @@ class StepCalibration:
 
 @dataclass(frozen=True)
 class StepTime:
-    """The seconds of one optimizer step; with measured steps, scaled by their calibration."""
+    """The predicted time of one optimizer step, calibrated by the measured steps."""
 
     gpu: str
+    """Key of the catalogue."""
     precision: str
     step_s: Range
     parts: PlannedStepParts
+    """Before the calibration."""
     measured: str
-    """The day on which kernels of this card were measured that the times rest on; ``""`` for none."""
+    """The day on which the kernels of this card were measured that the times rest on; ``""`` for none."""
     calibration: StepCalibration | None
     """None without measured steps."""
 
