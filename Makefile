@@ -103,11 +103,10 @@ docs-linkcheck: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/linkcheck
 
 # Editable installs: the library is rebuilt when the Go sources are newer. uv installs torch in a fourth of pip's time;
-# pip installs where uv cannot, as behind an index that only pip is set up for. Go compiles meanwhile.
+# pip installs where uv cannot, as behind an index that only pip is set up for.
 define install
-@go build -buildmode=c-shared -trimpath -buildvcs=false -o /dev/null ./capi 2>/dev/null & \
-	$(BIN)/uv pip install -q --python $(BIN)/python -e '.[$(EXTRAS)]' || \
-	$(BIN)/pip install -q --no-compile -e '.[$(EXTRAS)]'; status=$$?; wait; exit $$status
+$(BIN)/uv pip install -q --python $(BIN)/python -e '.[$(EXTRAS)]' || \
+	$(BIN)/pip install -q --no-compile -e '.[$(EXTRAS)]'
 endef
 
 $(VENV)/.train: EXTRAS = train
