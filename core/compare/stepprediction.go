@@ -17,9 +17,9 @@ type Training struct {
 	Precision string `json:"precision"` // what suits the card
 	Optimizer string `json:"optimizer"` // "adamw_torch_fused"
 
-	// of this card by measured kernels, as of plan.Options
+	// what measured kernels show of this card, as in plan.Options
 	KernelProfile  *kernel.Profile  `json:"kernel_profile"`
-	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of any cards, in its absence
+	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of any cards, without KernelProfile
 }
 
 // StepRequest asks how long one optimizer step takes. Measured steps calibrate the answer. An

@@ -191,11 +191,11 @@ func OptimizerState(name string) string { return optimizers[name].state }
 
 // Normalized fills in defaults, resolves aliases and checks every range.
 func (o Options) Normalized() (Options, error) {
-	orDefault(&o.Policy, DefaultPolicy)
-	orDefault(&o.Preset, Balanced)
-	orDefault(&o.Optimizer, defaultOptimizer)
-	orDefault(&o.LRScaling, ScaleSqrt)
-	orDefault(&o.Preprocessing, LightPreprocessing)
+	o.Policy = cmp.Or(o.Policy, DefaultPolicy)
+	o.Preset = cmp.Or(o.Preset, Balanced)
+	o.Optimizer = cmp.Or(o.Optimizer, defaultOptimizer)
+	o.LRScaling = cmp.Or(o.LRScaling, ScaleSqrt)
+	o.Preprocessing = cmp.Or(o.Preprocessing, LightPreprocessing)
 	for _, err := range []error{
 		oneOf("policy", o.Policy, Policies()),
 		oneOf("preset", o.Preset, Presets()),
@@ -238,12 +238,6 @@ func (o Options) measured() (estimate.Measured, error) {
 		return all, nil
 	}
 	return all.Of(o.Calibration.Kernels)
-}
-
-func orDefault(text *string, value string) {
-	if *text == "" {
-		*text = value
-	}
 }
 
 // OptimizerNames are those that a plan can choose.

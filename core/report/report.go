@@ -65,7 +65,7 @@ func Make(r Request) (report Report, err error) {
 	return report, err
 }
 
-// figures returns the figures of the run; start is its begin in Unix seconds.
+// figures returns the figures of the run; start is in Unix seconds.
 func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
 	f := view.RunFigures{Start: start, Duration: t.duration,
 		Interval: t.sources[0].RunLog.IntervalS, Steps: t.stepFigures(), GPUs: []view.GPUFigures{},
@@ -125,18 +125,18 @@ func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 	return conclusive(findings)
 }
 
-// inconclusive are the kinds of findings that name no cause, and how little they say: of a run with
-// a cause in one of its parts, it is not reported that another part was healthy or too short.
+// inconclusive ranks the kinds of findings that name no cause: where one part of a run has a cause,
+// it is not reported that another part was healthy or too short.
 var inconclusive = map[string]int{"healthy": 1, "too_short": 2}
 
-// conclusive returns the findings that say the most.
+// conclusive returns the findings of the lowest rank: causes, if there are any.
 func conclusive(findings []diagnosis.Finding) []diagnosis.Finding {
-	least := len(inconclusive)
+	lowest := len(inconclusive)
 	for _, f := range findings {
-		least = min(least, inconclusive[f.Kind])
+		lowest = min(lowest, inconclusive[f.Kind])
 	}
 	return slices.DeleteFunc(findings, func(f diagnosis.Finding) bool {
-		return inconclusive[f.Kind] > least
+		return inconclusive[f.Kind] > lowest
 	})
 }
 
