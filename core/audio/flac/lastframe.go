@@ -75,8 +75,8 @@ func (f *flacStream) endSample() (sample int64, ok bool) {
 
 // lastFrame finds the last whole frame in b and returns the number of the sample behind it. A frame
 // ends with a checksum that makes the CRC-16 of all its bytes 0 (RFC 9639, 9.3). It is whole when
-// that holds up to the next frame header or up to the end of b, or else when it can be decoded. A
-// truncated last frame does not count, as no decoder plays it.
+// that holds up to the next frame header or the end of b, or else, with other bytes behind it, when
+// it can be decoded. A truncated last frame does not count, as no decoder plays it.
 func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 	next, summed, decoded := len(b), 0, 0
 	for i, headers, syncs := len(b), 0, 0; headers < maxHeaders && syncs < maxSyncs &&
@@ -92,12 +92,6 @@ func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 		summed += next - i
 		if crc16(b[i:next]) == 0 {
 			return head.end(), true
-		}
-		if next < len(b) {
-			summed += len(b) - i
-			if crc16(b[i:]) == 0 {
-				return head.end(), true
-			}
 		}
 		if decoded++; decoded <= maxDecoded && f.decodes(b[i:]) {
 			return head.end(), true
