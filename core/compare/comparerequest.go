@@ -44,8 +44,8 @@ type Request struct {
 	Precision string `json:"precision"`
 	// the Trainer's name; "adamw_torch_fused"
 	Optimizer            string `json:"optimizer"`
-	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` //
-	Adapted              bool   `json:"adapted"`                // as of plan.Options
+	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"`
+	Adapted              bool   `json:"adapted"` // as of plan.Options
 	// rank of adapters; 0, all parameters train
 	LoRARank int64 `json:"lora_rank"`
 	// "random", "grouped", "bucketed", "packed" or "random_then_packed"; the planner's choice

@@ -45,12 +45,12 @@ type Entry struct {
 	PowerWatts   *float64 `json:"power_watts"` // of the board; absent for a MIG slice
 	// by NVIDIA's white papers, as the two that follow; not checked against copies
 	Multiprocessors float64 `json:"multiprocessors"`
-	L2MiB           float64 `json:"l2_mib"` //
+	L2MiB           float64 `json:"l2_mib"`
 	// error correction in GDDR, on by default, takes bandwidth
 	GDDRWithECC bool `json:"gddr_with_ecc"`
 	// a slice; its figures are shares of the card's
 	MIG           bool   `json:"mig"`
-	ReleaseYear   int    `json:"release_year"`   //
+	ReleaseYear   int    `json:"release_year"`
 	MemorySource  string `json:"memory_source"`  // where the memory size was seen
 	FiguresSource string `json:"figures_source"` // where the rates were seen
 	// some figure or name was not checked against a source

@@ -26,10 +26,10 @@ type Snapshot struct {
 	Names []string `json:"names"` // that stacks point into
 	// different ones, that events and blocks point into
 	Stacks   SnapshotStacks    `json:"stacks"`
-	Events   SnapshotEvents    `json:"events"`   //
+	Events   SnapshotEvents    `json:"events"`
 	LeftOut  int               `json:"left_out"` // events before these that were not kept
 	Segments []SnapshotSegment `json:"segments"` // at the end, by address
-	Settings SnapshotSettings  `json:"settings"` //
+	Settings SnapshotSettings  `json:"settings"`
 	// where the run ends; null when it does not
 	OutOfMemory *peak.OutOfMemory `json:"out_of_memory"`
 }
@@ -48,9 +48,9 @@ type SnapshotStacks struct {
 type SnapshotEvents struct {
 	// 0 alloc, 1 free, 2 segment_alloc, 3 segment_free, 4 segment_map, 5 segment_unmap
 	Action  []int    `json:"action"`
-	Address []uint64 `json:"address"` //
-	Bytes   []uint64 `json:"bytes"`   // of blocks: as asked for, without rounding
-	Stack   []int32  `json:"stack"`   // of a free: of what is freed
+	Address []uint64 `json:"address"`
+	Bytes   []uint64 `json:"bytes"` // of blocks: as asked for, without rounding
+	Stack   []int32  `json:"stack"` // of a free: of what is freed
 	// likewise: optimizer step or evaluation batch, from 1; 0 before the first
 	Step []int32 `json:"step"`
 }

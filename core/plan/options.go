@@ -102,7 +102,7 @@ type Options struct {
 	// Of policy "fastest" alone. What is absent is the search's choice.
 	// "fp32", "fp16" or "bf16"
 	Precision             string `json:"precision"`
-	GradientCheckpointing *bool  `json:"gradient_checkpointing"` //
+	GradientCheckpointing *bool  `json:"gradient_checkpointing"`
 	// of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with
 	// GradientCheckpointing false
 	EveryNLayers *int `json:"every_n_layers"`
