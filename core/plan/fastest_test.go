@@ -552,7 +552,16 @@ func TestWhatSettingsByHandTake(t *testing.T) {
 	assert.Equal(t, 1.0, *hand.Speed, "both wait for the loader")
 
 	c, hand = byHand(described(t, whisperSmall, speech(400, 20, 1), "T4"))
-	assert.Equal(t, PublishedRule, hand.Name)
-	assert.Greater(t, *hand.Speed, 1.2, "it computes layers again")
+	assert.Equal(t, "one size", hand.Name)
+	assert.Equal(t, 1.0, *hand.Speed, "all micro-batches have one size anyway")
 	assert.Equal(t, []profile.MicroBatch{{Clips: c.PerDeviceTrainBatchSize, Seconds: 30}}, c.MicroBatches)
+}
+
+// TestTimesOfPaddedClips: a model that pads every clip to 30 s takes as long for short ones, but
+// for the shorter texts.
+func TestTimesOfPaddedClips(t *testing.T) {
+	step := func(longest float64) float64 {
+		return planned(t, described(t, whisperSmall, speech(400, longest, 1), "T4")).Times.StepS.Likely
+	}
+	assert.InEpsilon(t, step(30), step(2), 0.05)
 }

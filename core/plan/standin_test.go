@@ -107,10 +107,10 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 	sum := 0.0
 	for i, s := range durations {
 		durations[i] = math.Min(s, profile.Or(w.MaxLengthS, s))
+		sum += durations[i]
 		if m.fixed > 0 {
 			durations[i] = m.fixed
 		}
-		sum += durations[i]
 	}
 	longest, shortest, mean := max(estimate.Shortest, slices.Max(durations)), max(estimate.Shortest, slices.Min(durations)), max(estimate.Shortest, sum/float64(len(durations)))
 	perSecond, pinned := m.clipSecond(w)
@@ -138,7 +138,7 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 		t.SizePeaks = append(t.SizePeaks, TracedPeak{Batch: size, Bytes: modelBytes + int64(perSecond*longest*float64(size))})
 	}
 	t.EvalBatch = pointer(min(w.Share, 2*largest))
-	t.Work = []TracedWork{m.work(in, w, 1, min(estimate.Shortest, mean/2)), m.work(in, w, max(1, fits(mean)), mean), m.work(in, w, 1, max(longest, 2*mean))}
+	t.Work = []TracedWork{m.work(in, w, 1, min(estimate.Shortest, mean/2)), m.work(in, w, max(1, fits(max(mean, m.fixed))), mean), m.work(in, w, 1, max(longest, 2*mean))}
 	if m.decoder > 0 {
 		t.Decoder = &TracedDecoder{Share: m.decoder, Tokens: int64(max(1, 4*longest)), MostTokens: 448}
 		if w.Generates {

@@ -51,12 +51,13 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 	if len(ends) == 0 || len(s.timers) == 0 {
 		p := unknownThroughput(f.candidate, s.pool.onCPU())
 		if len(ends) > 0 && s.pool.onCPU() {
-			p.micro.OverheadS = estimate.HostOverhead(ends[1].Work, ends[1].paddedSeconds(),
-				s.in.Hardware.CPU.UsableCores)
+			p.micro.OverheadS = estimate.HostOverhead(ends[1].Work,
+				f.traced.paddedSeconds(ends[1]), s.in.Hardware.CPU.UsableCores)
 		}
 		return p, nil
 	}
 	short, full := ends[0], ends[1]
+	shortS, fullS := f.traced.paddedSeconds(short), f.traced.paddedSeconds(full)
 	p, err := s.compareCards(full.Work)
 	if err != nil {
 		return throughput{}, err
@@ -70,8 +71,7 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 		return throughput{}, err
 	}
 	slope := func(a, b float64) float64 {
-		return max(b-a, 0.01*b) / max(full.paddedSeconds()-short.paddedSeconds(),
-			0.5*full.paddedSeconds())
+		return max(b-a, 0.01*b) / max(fullS-shortS, 0.5*fullS)
 	}
 	low, high := small.OnGPU(), p.parts.OnGPU()
 	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low),
@@ -81,7 +81,7 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 		return throughput{}, err
 	}
 	p.micro = batching.Cost{HostS: host / p.paddedSecond.Likely,
-		OverheadS: max(0, low.Likely/p.paddedSecond.Likely-short.paddedSeconds())}
+		OverheadS: max(0, low.Likely/p.paddedSecond.Likely-shortS)}
 	p.finish = func(accumulation float64) timing.Parts {
 		return update.After(int(accumulation + 0.5))
 	}

@@ -51,6 +51,18 @@ def test_a_plan_without_torch_rests_on_the_recordings_of_the_package() -> None:
     assert config.alternatives[0].name == "published"
 
 
+def test_clips_that_are_padded_to_30_s_take_as_long_whatever_they_last() -> None:
+    def step(seconds: float) -> float:
+        manager = ac.ASRConfigManager(gpu="T4")
+        manager.profile_model("openai/whisper-tiny")
+        manager.profile_dataset([[0.0] * int(1000 * seconds)] * 64, sampling_rate=1000)
+        times = manager.plan().times
+        assert times is not None
+        return times.parts.compute.likely
+
+    assert step(1.0) < step(30.0) < 1.5 * step(1.0), "only texts are longer"
+
+
 def test_the_chosen_way_is_traced_and_believed() -> None:
     torch = pytest.importorskip("torch")
     from speech_models import wav2vec2
