@@ -184,8 +184,22 @@ func (x *explainer) overBudget() *Caution {
 	}
 	return &Caution{level, "over_budget", fmt.Sprintf(
 		"The predicted peak %sis %s, over the budget of %s.", when, inGiB(float64(highest)),
-		inGiB(float64(*m.BudgetBytes))), why, fmt.Sprintf("Lower the micro-batch, turn gradient "+
-		"checkpointing on, or leave out the longest %s.", x.kind().Nouns())}
+		inGiB(float64(*m.BudgetBytes))), why, x.lowerPeak()}
+}
+
+// lowerPeak says what takes less memory, of what the plan does not do yet.
+func (x *explainer) lowerPeak() string {
+	ways := "Leave out the longest " + x.kind().Nouns()
+	if !x.Config.GradientCheckpointing {
+		ways += ", turn gradient checkpointing on"
+	}
+	if x.Config.LoRARank == 0 {
+		ways += ", train adapters (lora_rank=32)"
+	}
+	if x.Config.MicroBatchSize > 1 {
+		ways += ", lower the micro-batch"
+	}
+	return ways + ", or take a larger GPU."
 }
 
 // inGiB is "15.0 GiB".
