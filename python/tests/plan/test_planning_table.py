@@ -67,3 +67,25 @@ def test_a_traced_row_is_what_its_settings_take(model: str, gpu: str, fits: int)
     rough = manager.plan(PlanOptions(), trace=False)
     assert rough.gradient_checkpointing == config.gradient_checkpointing
     assert rough.predicted_bytes == pytest.approx(config.predicted_bytes, rel=0.03), "both ways of knowing agree"
+
+
+RECORDED = ["facebook/wav2vec2-base", XLSR_300M, XLSR_1B, "openai/whisper-tiny", "openai/whisper-small"]
+RECORDED += ["openai/whisper-medium", "facebook/w2v-bert-2.0", "nvidia/parakeet-ctc-0.6b", "microsoft/wavlm-base-plus"]
+
+
+@pytest.mark.filterwarnings("ignore::asrconfig_go.audio.LoaderNotMeasuredWarning")
+@pytest.mark.parametrize("seconds", [2.0, 25.0])
+@pytest.mark.parametrize(
+    "model",
+    [name if name == "openai/whisper-small" else pytest.param(name, marks=pytest.mark.slow) for name in RECORDED],
+)
+def test_predicted_steps_are_as_fast_as_gpus_compute(model: str, seconds: float) -> None:
+    config, _ = planned(model, "L4", [seconds] * 64, trace=False)
+    times, arithmetic = config.times, config.arithmetic
+    assert times is not None and arithmetic is not None and arithmetic.rate is not None
+    tokens_a_second = 4  # of made-up transcripts
+    x = seconds * (tokens_a_second if arithmetic.unit == "labels" else 1)
+    flops = sum(factor * x**power for power, factor in enumerate(arithmetic.clip_flops)) * config.effective_batch_size
+    computing_s = sum(part.likely for part in (times.parts.compute, times.parts.memory, times.parts.launches))
+    utilization = flops / arithmetic.rate / computing_s
+    assert 0.03 < utilization < 0.6, "trainings of speech models reach 5 to 50 % of a GPU's published rate"
