@@ -1,4 +1,4 @@
-"""Errors of a training step: their class, and the release of the memory that they hold."""
+"""Errors of a training step: what they mean, how they read, and the release of the memory that they hold."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ import sys
 import traceback
 from typing import Any
 
-from .._core import native
 from ..errors import AsrConfigError
+from . import native
 from .output import shortened
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
+# After what did not fit, torch's messages continue on the same line with statistics, general advice and a link.
+_DETAILS = re.compile(r"\.?\s+(?:Process \d+ has|Including non-PyTorch memory|Of the allocated memory|If reserved)\b.*")
+_FROM_WORKER = re.compile(r"Caught \w+ in ")
+_ERROR_LINE = re.compile(r"[\w.]+: ")
+
 
 def classify(error: BaseException) -> dict[str, Any]:
-    """``{"class", "advice"}`` of an error, or of its cause, by type and text, as core/recovery classifies it.
+    """``{"class", "advice"}`` of an error or of its cause, which core/recovery decides by type and text.
 
     The class is ``"gpu_oom"``, ``"maybe"`` (it may have been), ``"host_oom"``, ``"poisoned"`` (this process cannot use
     the GPU any more) or ``"other"``.
@@ -28,16 +33,16 @@ def classify(error: BaseException) -> dict[str, Any]:
     cause = error.__cause__
     # A loader's "worker exited unexpectedly" has the reason in its cause. Our own errors are final.
     if answer["class"] == "other" and cause is not None and not isinstance(error, AsrConfigError):
-        behind = classify(cause)
-        return behind if behind["class"] != "other" else answer
+        answer_of_cause = classify(cause)
+        return answer_of_cause if answer_of_cause["class"] != "other" else answer
     return answer
 
 
 def clear_frames(error: BaseException) -> None:
-    """Empty the local variables of everything that failed: they hold the step's tensors.
+    """Empty the local variables in the traceback of ``error``, which hold the step's tensors.
 
-    Exceptions that it was raised from count, and so does the notebook's last one, which would hold those of an earlier
-    cell.
+    The same is done for the exceptions that it was raised from, and for the last one of a notebook, which holds the
+    tensors of an earlier cell.
     """
     chain: list[BaseException | None] = [error, getattr(sys, "last_value", None)]
     visited: set[int] = set()
@@ -46,18 +51,18 @@ def clear_frames(error: BaseException) -> None:
         if current is not None and id(current) not in visited:
             visited.add(id(current))
             for frame, _ in traceback.walk_tb(current.__traceback__):
-                with contextlib.suppress(RuntimeError):  # it is still running
+                with contextlib.suppress(RuntimeError):  # the frame is still running
                     frame.clear()
                     # Up to Python 3.12 a frame keeps the dict of locals once read, until it is read again.
                     frame.f_locals.get("")
             chain += [current.__cause__, current.__context__]
 
 
-def without_frames(error: BaseException) -> str:
-    """Take the frames from ``error``, which is to be kept while its memory is needed, and return them as text.
+def remove_traceback(error: BaseException) -> str:
+    """Remove the traceback of ``error``, which is kept while its memory is needed, and return it as text.
 
-    Even once cleared, a frame keeps the variables that its function shares with others: those of a module with hooks
-    are its inputs.
+    Even a cleared frame keeps the variables that its function shares with inner ones. In a module with hooks these are
+    the module's inputs.
     """
     clear_frames(error)
     text = "".join(traceback.format_tb(error.__traceback__))
@@ -77,26 +82,20 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def note(error: BaseException, text: str) -> None:
-    """Add ``text`` to the exception's own report; Python 3.10 has no notes, so it is logged."""
+def add_note(error: BaseException, text: str) -> None:
+    """Add ``text`` to the notes of an exception; Python 3.10 has none, so there it is logged."""
     if hasattr(error, "add_note"):
         error.add_note(text)
     else:
         logger.error(text)
 
 
-# Behind what did not fit, torch's messages go on in the same line with statistics, general advice and a link.
-_DETAILS = re.compile(r"\.?\s+(?:Process \d+ has|Including non-PyTorch memory|Of the allocated memory|If reserved)\b.*")
-
-_IN_WORKER = re.compile(r"Caught \w+ in ")
-_RAISED = re.compile(r"[\w.]+: ")
-
-
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type's name; of torch's out-of-memory error what did not fit.
+    """The first line of an error's text, or the name of its type if the text is empty.
 
-    Of one that a DataLoader's worker hands over with its traceback, the line that follows that.
+    Of torch's out-of-memory errors only what did not fit is returned. The text of an error from a DataLoader's worker
+    begins with a traceback; the line after that is returned.
     """
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    raised = [line for line in lines if _RAISED.match(line)] if _IN_WORKER.match(lines[0]) else []
-    return shortened(_DETAILS.sub("", (raised or lines[:1])[-1]))
+    error_lines = [line for line in lines if _ERROR_LINE.match(line)] if _FROM_WORKER.match(lines[0]) else []
+    return shortened(_DETAILS.sub("", error_lines[-1] if error_lines else lines[0]))

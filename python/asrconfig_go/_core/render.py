@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .._core import native
 from ..errors import InvalidArgumentError, LibraryError, NotFoundError, UnsupportedError
+from . import native
 from .files import save_whole
 from .output import show
 from .records import to_json

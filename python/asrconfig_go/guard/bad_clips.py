@@ -16,7 +16,7 @@ import torch
 
 from .._core.batches import UnsplittableBatchError, batch_size, extent, spoken_lengths
 from .._core.checks import BadClipPolicy
-from .._core.out_of_memory import clear_frames, first_line, note
+from .._core.out_of_memory import add_note, clear_frames, first_line
 from ..errors import AsrConfigError, InfeasiblePlanError
 from .clip_findings import ClipAlone, ClipMeasurement, broken, probes
 from .engine import Engine
@@ -157,7 +157,7 @@ class BadClips:
         text += ": every clip alone does so" if named and not is_part else ""
         batch = self._report(problem, text, calls, clips, named, done, error=error)
         if error is not None and done == "raised":
-            note(error, str(batch))
+            add_note(error, str(batch))
         if done == "raised" and self._policy == "raise":
             raise BadClipError(str(batch), 'leave the clip out of the dataset, or pass bad_clips="skip"')
         if done == "left out":
@@ -239,7 +239,7 @@ class BadClips:
         longest = max(clips, key=lambda clip: lengths[clip.number])
         batch = self._report("memory", "a clip does not fit alone", [call], clips, [longest], done, error=error)
         if error is not None:
-            note(error, str(batch))
+            add_note(error, str(batch))
 
     def _report(
         self,

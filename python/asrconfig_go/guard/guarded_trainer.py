@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.batches import batch_size, extent
 from .._core.declared import OVERHEAD_S
 from .._core.files import write_whole
-from .._core.out_of_memory import note as add_note
+from .._core.out_of_memory import add_note
 from .._core.output import listed
 from .._core.random_state import cpu_generators_kept
 from .._core.training_session import attached, cannot_retry

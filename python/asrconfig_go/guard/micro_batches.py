@@ -13,7 +13,7 @@ from .._core import native
 from .._core.batches import Extent
 from .._core.declared import OVERHEAD_S
 from .._core.defaults import SAMPLING_RATE
-from .._core.out_of_memory import classify, first_line, free_memory, note, without_frames
+from .._core.out_of_memory import add_note, classify, first_line, free_memory, remove_traceback
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from ..predict.opened_trace import GRID_S
 from ..predict.shape_traces import by_formulas
@@ -257,14 +257,14 @@ class Attempts:
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
                 if step.maybes:
                     self.explain(failed, classify(failed))
-                note(failed, f"the step was not computed again: {reason}")
-                note(failed, f"it ran out of memory in\n{raised_in}")
+                add_note(failed, f"the step was not computed again: {reason}")
+                add_note(failed, f"it ran out of memory in\n{raised_in}")
                 raise failed from None
             except Exception as error:
                 proceed = self._decide(error, step, self.piece())
                 if proceed is None:
                     raise
-                raised_in, failed = without_frames(error), error
+                raised_in, failed = remove_traceback(error), error
             # Outside of the except block: nothing holds the failed attempt any more.
             free_memory()
             proceed(time.perf_counter() - began)
@@ -318,7 +318,7 @@ class Attempts:
                 step.repeated = True
                 return noted(step.place, piece.samples)
             case "raise":
-                note(error, decided["reason"])
+                add_note(error, decided["reason"])
                 return None
             case "leave_out" if step.leave_out(piece):
                 return noted("skipped", 0)
@@ -332,6 +332,6 @@ class Attempts:
     def explain(self, error: Exception, diagnosis: dict[str, Any]) -> None:
         """Add to an error that is raised what it means, and what was saved."""
         if diagnosis["class"] == "poisoned":
-            note(error, "; ".join(filter(None, (diagnosis["advice"], self._on_lost_gpu(error)))))
+            add_note(error, "; ".join(filter(None, (diagnosis["advice"], self._on_lost_gpu(error)))))
         elif diagnosis["class"] != "other":
-            note(error, diagnosis["advice"])
+            add_note(error, diagnosis["advice"])

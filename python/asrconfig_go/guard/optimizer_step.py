@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
 from .._core.training_session import override, replace_method
 from ..errors import InfeasiblePlanError
 from .loop import version_of
@@ -80,7 +80,7 @@ class OptimizerSteps:
                         if classify(error)["class"] != "gpu_oom":
                             raise
                         if before.was_written() and not before.find_completed():
-                            note(error, _HALF_DONE)
+                            add_note(error, _HALF_DONE)
                             raise
                         clear_frames(error)
                         text = first_line(error)

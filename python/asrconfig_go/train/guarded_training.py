@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.defaults import MAX_RETRIES
-from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
 from .._core.output import listed
 from .._core.training_session import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, LibraryError, StorageError
@@ -223,7 +223,7 @@ class GuardedTraining:
             diagnosis = classify(error)
             if diagnosis["class"] not in ("gpu_oom", "maybe"):
                 if diagnosis["class"] != "other":
-                    note(error, diagnosis["advice"])
+                    add_note(error, diagnosis["advice"])
                 return None
             names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
             place = "training" if names.isdisjoint(_EVALUATION) else "evaluation"
@@ -234,10 +234,10 @@ class GuardedTraining:
             request |= {"maybe_retries": self._maybe_retries, "max_retries": self.max_retries, "repeated": True}
             decided: dict[str, Any] = native.call("recovery.next", request)
         except LibraryError as unavailable:
-            note(error, f"no recovery was tried: {unavailable}")
+            add_note(error, f"no recovery was tried: {unavailable}")
             return None
         if decided["action"] == "raise":
-            note(error, decided["reason"])
+            add_note(error, decided["reason"])
             return None
         if decided["action"] != "shrink":
             raise InfeasiblePlanError(
@@ -275,7 +275,7 @@ class GuardedTraining:
             reason = ": there is neither a checkpoint of this run nor its initial state to continue from"
         else:
             return True
-        note(error, f"GPU memory ran out{reason}")
+        add_note(error, f"GPU memory ran out{reason}")
         return False
 
     def _store(self, restart: Restart) -> None:

@@ -1,13 +1,15 @@
-"""Applies a plan's steps to a Trainer: steps of chosen clips, split by memory, grouped by length."""
+"""Trains a plan's optimizer steps: each rank's share of a step as one batch, or batches grouped by length.
+
+A share is split into micro-batches by the guard; ``memory_limit`` is what its memory model may fill.
+"""
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core.declared import WORDS
 from .._core.output import listed
@@ -21,62 +23,69 @@ from ..plan.traced_answers import HOST_BYTES
 from ..predict.hardware import uuid_of
 
 if TYPE_CHECKING:
-    import torch
+    from torch.utils.data import Dataset, Sampler
     from transformers import Trainer, TrainingArguments
 
     from ..predict.memory_model import MemoryModel
 
-logger: logging.Logger = logging.getLogger(__name__)
-
 _GRADIENT_BYTES = 4
-_BY_LENGTH = ("group_by_length", "batch_rebalance")
-_PACKED = ("packed", "random_then_packed")  # modes whose steps are shared evenly
+_STRATEGIES_BY_LENGTH = ("group_by_length", "batch_rebalance")
+_PACKED = ("packed", "random_then_packed")  # modes of ``StepSampler`` in which all ranks get shares of one size
 
 
 class PlanNotFollowedWarning(UserWarning):
-    """A part of the plan cannot be carried out by this Trainer; what is done instead."""
+    """This Trainer cannot carry out a part of the plan; the message names the reason, and what is done instead."""
 
 
 def memory_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord | None, margin: float) -> int | None:
-    """Bytes that the allocator may reserve: the margin of what is available, without the memory outside of it.
+    """The bytes that PyTorch's allocator may reserve: ``margin`` of the available memory, less what is outside of it.
 
-    DDP's buckets, a second copy of the gradients, are outside of it, too. Of unequal cards each process takes its own.
-    Without a GPU, the plan's budget for host RAM.
+    Outside are the CUDA context and DDP's buckets, a second copy of the gradients. Where a plan has GPUs of different
+    sizes, the limit is that of the GPU of this rank. Without a GPU it is the plan's budget of host RAM, None without a
+    plan.
     """
     available, context = memory.target.available_bytes, memory.target.context_bytes
     if available is None or context is None:
         return config.budget_bytes - HOST_BYTES if config is not None and config.budget_bytes > HOST_BYTES else None
-    allowed: int = int(available * margin)
+    limit = int(available * margin)
     devices = () if config is None else config.devices
-    if len({device.budget_bytes for device in devices}) > 1:  # a memory model is of the tightest card
+    if len({device.budget_bytes for device in devices}) > 1:  # ``memory`` is of the smallest GPU
         own = planned_device(devices, trainer.args.local_process_index)
-        allowed = allowed if own is None else own.budget_bytes
-    allowed -= int(context)
+        limit = limit if own is None else own.budget_bytes
+    limit -= int(context)
     if trainer.args.world_size > 1:
-        allowed -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
-    return max(1, allowed)
+        limit -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
+    return max(1, limit)
 
 
 def use_planned_batches(trainer: Trainer, config: PlanRecord, durations: array[float]) -> Callable[[], None]:
-    """Let ``trainer`` take the plan's steps: a process's whole share at once.
+    """Let ``trainer`` train the plan's steps: each rank gets its share of a step as one batch.
 
-    ``durations`` are the seconds of the clips of the training set, in its order. Without them, where the Trainer cannot
-    take chosen clips, or where the guard does not know what the loss divides by, steps stay in random order with the
-    Trainer's own batches, and a warning says why. Returns the function that undoes it.
+    The Trainer's own batches in random order stay, with a warning that says why, where the durations of the training
+    set are unknown, where the Trainer cannot train chosen clips, and where the guard does not know what the loss
+    divides by.
+
+    Args:
+        trainer: A Trainer that has a guard.
+        config: The plan.
+        durations: The seconds of the clips of the training set, in its order.
+
+    Returns:
+        The function that undoes it.
     """
     from ..predict.step_sampler import StepSampler
     from .stream_batches import StreamBatches
     from .stream_training import use_batches
     from .trainer_reset import use_batch
 
-    args, knows_rule = trainer.args, _knows_rule(trainer)
+    args, knows_rule = trainer.args, _has_known_rule(trainer)
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
     share = before[0] * before[1]
     if isinstance(trainer.train_dataset, StreamBatches):
         use_batch(trainer, (share, 1) if knows_rule else before)
         return lambda: use_batch(trainer, before)
     if not knows_rule:
-        _not_followed(config, "what the loss divides by is not known: guard.notes says why")
+        _warn_not_followed(config, "what the loss divides by is not known: guard.notes says why")
         return lambda: None
     seconds = _clip_seconds(trainer, config, durations)
     if seconds is None:
@@ -85,28 +94,27 @@ def use_planned_batches(trainer: Trainer, config: PlanRecord, durations: array[f
     seed = args.seed if args.data_seed is None else args.data_seed
     use_batch(trainer, (share, 1))
     try:
-        step = args.train_batch_size * args.world_size
         sampler = StepSampler(
-            seconds, step, mode=mode, seed=seed, drop_last=args.dataloader_drop_last,
+            seconds, args.train_batch_size * args.world_size, mode=mode, seed=seed, drop_last=args.dataloader_drop_last,
             overhead_s=config.micro_batch_overhead_s, host_s=config.micro_batch_host_s,
         )  # fmt: skip
-        leave = use_batches(trainer, sampler, planned_shares(trainer, config, mode))
+        remove_sampler = use_batches(trainer, sampler, _planned_shares(trainer, config, mode))
     except AsrConfigError as error:
         use_batch(trainer, before)
-        _not_followed(config, str(error.message))
+        _warn_not_followed(config, str(error.message))
         return lambda: None
 
     def undo() -> None:
-        leave()
+        remove_sampler()
         use_batch(trainer, before)
 
     return undo
 
 
-def planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int] | None:
-    """The clips of each process in a step, by the speed of its GPU; None where they are even.
+def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int] | None:
+    """The clips of each rank in a step, by the speed of its GPU; None where all have as many.
 
-    All processes must call it: they exchange what is planned for their GPUs.
+    It is a collective operation: the ranks exchange the planned shares of their GPUs.
     """
     import torch
 
@@ -115,7 +123,7 @@ def planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int]
         return None
     own = planned_device(config.devices, args.local_process_index)
     gathered = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
-    gathered[args.process_index] = own.samples if own and mode not in _PACKED and _knows_rule(trainer) else 0
+    gathered[args.process_index] = own.samples if own and mode not in _PACKED and _has_known_rule(trainer) else 0
     torch.distributed.all_reduce(gathered)
     shares, planned = gathered.tolist(), [device.samples for device in config.devices]
     if len(set(planned)) < 2:
@@ -130,8 +138,8 @@ def planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int]
     return None
 
 
-def _knows_rule(trainer: Trainer) -> bool:
-    """Whether unequal shares can be weighted, so that their gradient is that of even ones."""
+def _has_known_rule(trainer: Trainer) -> bool:
+    """Whether the guard can weight unequal shares, so that their gradient is that of equal ones."""
     from ..guard.guard import guard_of
 
     guard = guard_of(trainer)
@@ -139,11 +147,12 @@ def _knows_rule(trainer: Trainer) -> bool:
 
 
 def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float]) -> array[float] | None:
+    """The seconds of every clip of the training set; None, with a warning, where they are unknown."""
     size = open_source(trainer.train_dataset).length
     if size is None:
-        _not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
+        _warn_not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
         return None
-    if (seconds := known_seconds(size, config, durations)) is not None:
+    if (seconds := durations_of_set(size, config, durations)) is not None:
         return seconds
     words = WORDS[config.row_kind]
     if len(durations) == size:
@@ -154,50 +163,61 @@ def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float])
     else:
         reason = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size}"
         advice = "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)"
-    _not_followed(config, reason, f": {advice}")
+    _warn_not_followed(config, reason, f": {advice}")
     return None
 
 
-def known_seconds(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:
-    """The durations that are those of so many clips: all that were measured, or those that the plan keeps."""
+def durations_of_set(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:
+    """The durations of a training set of ``clips`` clips: all that were measured, or those that the plan keeps.
+
+    None where neither are as many, and where a duration is unknown.
+    """
     for seconds in (durations, usable_seconds(durations, None if config is None else config.max_length_s)):
         if len(seconds) == clips and not any(math.isnan(s) for s in seconds):
             return seconds
     return None
 
 
-def _not_followed(config: PlanRecord, reason: str, then: str = "") -> None:
+def _warn_not_followed(config: PlanRecord, reason: str, advice: str = "") -> None:
     rows = WORDS[config.row_kind].nouns
     warnings.warn(
-        f"the plan's {config.length_handling} steps are not taken ({reason}); {rows} come in random order{then}",
+        f"the plan's {config.length_handling} steps are not taken ({reason}); {rows} come in random order{advice}",
         PlanNotFollowedWarning,
         stacklevel=5,
     )
 
 
 def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: array[float]) -> Callable[[], None]:
-    """Let ``trainer`` group clips by the ``durations`` that were measured, where its dataset has no column of lengths.
+    """Let ``trainer`` group clips by the measured ``durations``, where its dataset has no column of lengths.
 
-    By itself it would decode every clip to find their lengths, or fail, as it does with a column of a dataset with a
-    transform. The groups are those of a column that ``add_durations`` makes. Evaluation keeps the dataset's order
-    without one. Nothing is looked at before the Trainer makes its samplers; where the lengths are not known then,
-    ``InvalidArgumentError`` is raised. Returns the function that undoes it.
+    A Trainer alone would decode every clip to find its length, or fail, as it does where the dataset has such a column
+    and a transform. The groups are those of a column that ``add_durations`` makes. Evaluation keeps the dataset's order
+    where there is no column. Nothing is read before the Trainer makes its samplers; they raise ``InvalidArgumentError``
+    where the lengths are unknown.
+
+    Args:
+        trainer: The Trainer. It may group by length or not.
+        config: The plan, by which clips may have been left out; None without one.
+        durations: The seconds of the clips that were measured, in the dataset's order.
+
+    Returns:
+        The function that undoes it.
     """
     if attached(trainer, "lengths"):
         return lambda: None
-    train, evaluate = trainer._get_train_sampler, trainer._get_eval_sampler
+    make_train_sampler, make_eval_sampler = trainer._get_train_sampler, trainer._get_eval_sampler
 
-    def get_train_sampler(*args: object) -> Any:
+    def get_train_sampler(*args: object) -> Sampler | None:
         dataset = args[0] if args else trainer.train_dataset
-        rows_to_group = open_source(dataset).length if _groups(trainer.args) else None
+        rows_to_group = open_source(dataset).length if _groups_by_length(trainer.args) else None
         if rows_to_group is None:
-            return train(*args)
+            return make_train_sampler(*args)
         # The Trainer may have removed the column from what it loads, as the model does not take it.
-        lengths = _column(trainer, trainer.train_dataset) or _measured(rows_to_group, config, durations)
+        lengths = _stored_lengths(trainer, trainer.train_dataset) or _measured_lengths(rows_to_group, config, durations)
         if lengths is not None:
-            return _by_lengths(trainer, lengths, lambda column: train(*(column for _ in args)))
+            return _sampler_by_lengths(trainer, lengths, lambda column: make_train_sampler(*(column for _ in args)))
         try:
-            return train(*args)
+            return make_train_sampler(*args)
         except ValueError as error:
             column, rows = trainer.args.length_column_name, len(durations)
             counts = f"were measured of {rows} rows, not of these {rows_to_group}"
@@ -207,19 +227,19 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
                 f"dataset = asrconfig_go.add_durations(dataset, {column!r}), or plan from the whole training set",
             ) from error
 
-    def get_eval_sampler(dataset: torch.utils.data.Dataset) -> Any:
-        if not _groups(trainer.args) or open_source(dataset).length is None:
-            return evaluate(dataset)
-        if (lengths := _column(trainer, dataset)) is not None:
-            return _by_lengths(trainer, lengths, evaluate)
-        names = getattr(getattr(trainer, "processing_class", None), "model_input_names", None) or ("input_ids",)
+    def get_eval_sampler(dataset: Dataset) -> Sampler | None:
         source = open_source(dataset)
+        if not _groups_by_length(trainer.args) or source.length is None:
+            return make_eval_sampler(dataset)
+        if (lengths := _stored_lengths(trainer, dataset)) is not None:
+            return _sampler_by_lengths(trainer, lengths, make_eval_sampler)
+        names = getattr(trainer.processing_class, "model_input_names", None) or ("input_ids",)
         if source.kind == "dataset" and names[0] in source.columns:  # the Trainer takes the lengths of that column
-            return evaluate(dataset)
-        name, value = _setting(trainer.args)
+            return make_eval_sampler(dataset)
+        name, value = _grouping_argument(trainer.args)
         undo = override(trainer.args, name, False if value is True else "random")
         try:
-            return evaluate(dataset)
+            return make_eval_sampler(dataset)
         finally:
             undo()
 
@@ -228,21 +248,19 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
     )
 
 
-def _setting(args: TrainingArguments) -> tuple[str, Any]:
-    """The argument that makes a Trainer group by length, and its value; its name depends on transformers' version."""
-    for name in ("train_sampling_strategy", "group_by_length"):
-        if hasattr(args, name):
-            return name, getattr(args, name)
-    return "", None
+def _grouping_argument(args: TrainingArguments) -> tuple[str, str | bool]:
+    """The argument that makes a Trainer group by length, and its value; transformers 5 has renamed it."""
+    name = "train_sampling_strategy" if hasattr(args, "train_sampling_strategy") else "group_by_length"
+    return name, getattr(args, name)
 
 
-def _groups(args: TrainingArguments) -> bool:
-    value = _setting(args)[1]
-    return value is True or value in _BY_LENGTH
+def _groups_by_length(args: TrainingArguments) -> bool:
+    value = _grouping_argument(args)[1]
+    return value is True or value in _STRATEGIES_BY_LENGTH
 
 
-def _column(trainer: Trainer, dataset: torch.utils.data.Dataset) -> list[Any] | None:
-    """The dataset's column of lengths, past a transform that would make whole rows; None without one."""
+def _stored_lengths(trainer: Trainer, dataset: Dataset) -> list[int] | None:
+    """The dataset's column of lengths, read without its transform, which would decode the audio; None without one."""
     name = trainer.args.length_column_name
     source = open_source(dataset)
     if source.kind != "dataset" or name not in source.columns:
@@ -250,39 +268,38 @@ def _column(trainer: Trainer, dataset: torch.utils.data.Dataset) -> list[Any] | 
     return list(source.stored([name])[name][:])
 
 
-def _measured(clips: int, config: PlanRecord | None, durations: array[float]) -> list[int] | None:
+def _measured_lengths(clips: int, config: PlanRecord | None, durations: array[float]) -> list[int] | None:
     """The measured lengths as ``add_durations`` writes them; None unless they are of this training set."""
-    readable = array("d", (0.0 if math.isnan(s) else s for s in durations))
-    seconds = known_seconds(clips, config, readable)
+    seconds = durations_of_set(clips, config, array("d", (0.0 if math.isnan(s) else s for s in durations)))
     return None if seconds is None else lengths_of(seconds)
 
 
-def _by_lengths(trainer: Trainer, lengths: list[Any], make: Callable[[Any], Any]) -> Any:
+def _sampler_by_lengths(trainer: Trainer, lengths: list[int], make_sampler: Callable[[Dataset], Sampler]) -> Sampler:
     """The Trainer's own sampler, made with a dataset of the lengths alone."""
-    from datasets import Dataset
+    import datasets
 
-    column = Dataset.from_dict({trainer.args.length_column_name: lengths})
-    undo = override(trainer, "train_dataset", column)  # which older versions take instead of what they are passed
+    column = datasets.Dataset.from_dict({trainer.args.length_column_name: lengths})
+    undo = override(trainer, "train_dataset", column)  # older versions take this instead of their argument
     try:
-        sampler = make(column)
+        sampler = make_sampler(column)
     finally:
         undo()
     if hasattr(sampler, "lengths"):
-        sampler.lengths = lengths  # a column is read row by row, which takes long
+        sampler.lengths = lengths  # the sampler reads a column row by row, which is slow
     return sampler
 
 
 def planned_device(devices: Sequence[PlannedDevice], number: int) -> PlannedDevice | None:
-    """The planned share of the GPU with CUDA's index ``number``; None for a GPU that is not in the plan.
+    """What is planned for the GPU with CUDA's index ``number``; None for a GPU that is not in the plan.
 
-    GPUs match by UUID, as CUDA and the driver may order unlike GPUs differently. In a plan for other GPUs of the same
-    kind, the one with the smallest budget is returned.
+    GPUs are matched by UUID, as CUDA and the driver may number them differently. Where the plan was made for other GPUs
+    of the same name, the one with the smallest budget is returned.
     """
     import torch
 
     if number >= torch.cuda.device_count():
         return None
     card = torch.cuda.get_device_properties(number)
-    same = [device for device in devices if device.uuid and device.uuid == uuid_of(card)]
-    like = [d for d in devices if d.name == card.name and d.budget_bytes <= card.total_memory]
-    return min(same or like, key=lambda device: device.budget_bytes, default=None)
+    same_gpu = [device for device in devices if device.uuid and device.uuid == uuid_of(card)]
+    same_name = [d for d in devices if d.name == card.name and d.budget_bytes <= card.total_memory]
+    return min(same_gpu or same_name, key=lambda device: device.budget_bytes, default=None)

@@ -21,7 +21,7 @@ from ..data.label_faults import LabelTally, Mismatch, label_column, model_findin
 from ..data.label_rules import LabelRules, rules_of
 from ..data.source import open_source
 from ..errors import InvalidArgumentError
-from .planned_batches import known_seconds
+from .planned_batches import durations_of_set
 
 if TYPE_CHECKING:
     from array import array
@@ -92,7 +92,7 @@ class TrainingCheck:
         names = (*(trainer.label_names or ()), "labels", "label")
         dataset, evaluated = trainer.train_dataset, trainer.eval_dataset
         rows = open_source(dataset).length
-        durations = None if rows is None else known_seconds(rows, config, seconds)
+        durations = None if rows is None else durations_of_set(rows, config, seconds)
         yield from self._of_rows(trainer, dataset, rules, durations, names, "rows")
         yield from _short_clips(trainer, dataset, trainer.model, rules, durations)
         for name, source in open_source(evaluated).parts.items():
