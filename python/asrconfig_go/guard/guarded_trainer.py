@@ -1,8 +1,8 @@
-"""What a guard does instead of a Trainer's methods: training steps, evaluations, checkpoints and fetching of batches.
+"""The methods that a guard puts in place of a Trainer's: training steps, evaluation, checkpoints, fetching of batches.
 
-``Guard`` makes one ``GuardedTrainer`` and puts its ``methods`` in place of the Trainer's. This module connects the
-parts: what fits is decided by the ``Engine`` in training and by ``Predictions`` in evaluation. The Trainer is changed
-by those methods, and by hooks that ``undo`` removes. Files are written after errors only, into ``output_dir``.
+``Guard`` makes one ``GuardedTrainer``, which connects the parts: the ``Engine`` recovers training steps, and
+``Predictions`` the batches of an evaluation. Besides the methods the Trainer gets hooks, which ``undo`` removes. Files
+are written only after errors, into ``output_dir``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .guard_options import GuardOptions, caveats, check_trainer, check_windows
 from .loading import ClipRows, Loading
 from .loop import Batch, Call
 from .loss_rule import LossRule
-from .micro_batches import Attempts, Budget
+from .micro_batches import Attempts, Budget, MemoryBudget
 from .optimizer_step import OptimizerSteps
 from .process_group import ProcessGroup
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..predict.worst_batch import PreflightReport
     from .oom_snapshots import OomSnapshots, Predicted
 
-_FAILURE = "asrconfig-failure.json"
+_FAILURE_FILE = "asrconfig-failure.json"
 
 
 class GuardedTrainer:
@@ -54,13 +54,14 @@ class GuardedTrainer:
         preflight: The report of the pre-flight check; None where none was made.
         ranks: The processes that train together.
         rule: What the loss divides by.
-        loop: The Trainer, as the engine sees it.
+        loop: The Trainer as a ``Loop``, for the engine.
         snapshots: Memory snapshots at out-of-memory errors; None without a GPU.
         loading: Fetches batches, with retries where host memory runs out.
         attempts: The retries, with their events.
-        rows: The rows of the dataset that batches hold.
-        engine: Computes the batches of a window; its ``window`` is here, too.
-        bad: Has the engine compute batches, and looks for bad clips.
+        rows: Finds the rows of the dataset that are in a batch.
+        engine: Computes the batches of an accumulation window.
+        bad: Calls the engine, and looks for bad clips in what it computed.
+        window: The engine's window: the batches of one optimizer step.
     """
 
     def __init__(self, trainer: Trainer, options: GuardOptions) -> None:
@@ -68,11 +69,9 @@ class GuardedTrainer:
         self.trainer, self._options = trainer, options
         training = Budget(options.micro_batch, options.overhead_s, options.host_s)
         if options.memory is not None:
-            from .micro_batches import MemoryBudget
-
-            cost = OVERHEAD_S if options.overhead_s is None else options.overhead_s
+            overhead_s = OVERHEAD_S if options.overhead_s is None else options.overhead_s
             training = MemoryBudget(
-                options.memory, options.memory_limit_bytes, options.micro_batch, cost, options.host_s
+                options.memory, options.memory_limit_bytes, options.micro_batch, overhead_s, options.host_s
             )
         self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.preflight: PreflightReport | None = None
@@ -81,9 +80,9 @@ class GuardedTrainer:
         loop = self.loop = TrainerLoop(trainer, ranks, rule)
         loop.notes = caveats(trainer)
         self.snapshots: OomSnapshots | None = None
-        self.loading = Loading(trainer, self._repeated)
+        self.loading = Loading(trainer, self._note_retry)
         self.attempts = Attempts(
-            options.halvings, lambda: loop.step_number, self.loading.ran_short, self.snapshot, self._lost_gpu
+            options.halvings, lambda: loop.step_number, self.loading.ran_short, self.snapshot, self._save_after_lost_gpu
         )
         self.rows = ClipRows(trainer, lambda: self.loading.delivered)
         self.engine = Engine(loop, rule, training, self.attempts, options, processes=ranks.size)
@@ -91,7 +90,7 @@ class GuardedTrainer:
         self.window = self.engine.window
         self._evaluated = EvaluatedClips(trainer, self.bad)
         self._predictions = Predictions(trainer, rule, self.budgets["evaluation"], self.attempts, ranks, options.split)
-        self._optimizer = OptimizerSteps(self._repeated, self.snapshot)
+        self._optimizer = OptimizerSteps(self._note_retry, self.snapshot)
         self._cannot_retry = cannot_retry(trainer)
         self._prepare_rule()
 
@@ -101,15 +100,15 @@ class GuardedTrainer:
         return {
             "prediction_step": self._prediction_step,
             "training_step": self._training_step,
-            "get_batch_samples": self._fetching(trainer.get_batch_samples),
+            "get_batch_samples": self._fetching_with_retries(trainer.get_batch_samples),
             "evaluation_loop": evaluating(
-                trainer, self._evaluated.around(trainer.evaluation_loop), self._repeated, self.snapshot
+                trainer, self._evaluated.around(trainer.evaluation_loop), self._note_retry, self.snapshot
             ),
-            "_save_checkpoint": saving(trainer, self._repeated, self.snapshot),
+            "_save_checkpoint": saving(trainer, self._note_retry, self.snapshot),
         }
 
     def undo(self) -> list[Callable[[], None]]:
-        """Functions for ``Guard.detach``, which put back all else; call it once ``methods`` are in place."""
+        """Functions for ``Guard.detach`` that put back what is no method; call it once ``methods`` are in place."""
         return [predictions_back(self.trainer), self.rows.remove, self.release, self._end_snapshots]
 
     def _end_snapshots(self) -> None:
@@ -117,14 +116,14 @@ class GuardedTrainer:
             self.snapshots.end()
 
     def release(self) -> None:
-        """Release weights and hooks of an attempt to train that failed; the next one begins by ``training_begins``."""
+        """Release weights and hooks after an attempt to train has failed; ``training_begins`` begins the next one."""
         self._optimizer.remove()
         self.bad.remove()
         self.bad.norms.remove()
         self.engine.begin()
 
     def followed_events(self) -> dict[str, Callable[..., Any]]:
-        """The callback handler's methods, by name: each calls all callbacks, and then the guard."""
+        """Methods to put in place of the callback handler's, by name: each calls all callbacks, and then the guard."""
         handler = self.trainer.callback_handler
 
         def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
@@ -142,7 +141,7 @@ class GuardedTrainer:
         }
 
     def training_begins(self) -> None:
-        """Follow a training that begins, after the Trainer has made its optimizer and wrapped its model.
+        """Called when a training begins, after the Trainer has made its optimizer and wrapped its model.
 
         Raises ``InvalidArgumentError`` where an option requires a known loss, and errors of the pre-flight check.
         """
@@ -200,8 +199,8 @@ class GuardedTrainer:
         self.bad.step_over()
         self.window.begin(())
 
-    def _fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """``get_batch_samples``, with which a window begins."""
+    def _fetching_with_retries(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A ``get_batch_samples`` that calls ``original`` with retries, and begins an accumulation window."""
         alone, ranks = self.ranks.alone, self.ranks
 
         def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
@@ -219,7 +218,7 @@ class GuardedTrainer:
     def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Compute one batch with retries; after the window's last one, combine and scale the gradients."""
         alone, window = self.ranks.alone, self.window
-        if not window.planned:  # called by a user, outside of the Trainer's loop
+        if not window.planned:  # a user has called it, outside of the Trainer's loop
             return self.loop.train_step(model, inputs, *args, **kwargs)
         self.loop.items = args[0] if args else kwargs.get("num_items_in_batch")
         inner = model if alone or self._cannot_retry else self.ranks.inner(model)
@@ -239,7 +238,7 @@ class GuardedTrainer:
         return self._finish(model, inner, call)
 
     def _run_once(self, call: Call) -> Any:
-        """Compute a batch that cannot be retried, with the right weight; an error gets a memory snapshot."""
+        """Compute a batch that cannot be retried, weighted as it would be; after an error save a memory snapshot."""
         try:
             return self.engine.run_once(call)
         except Exception as error:
@@ -254,7 +253,7 @@ class GuardedTrainer:
             left_out = self.ranks.average(list(inner.parameters()), left_out)
             self.ranks.share_buffers(model)
         factor = self.engine.finish(left_out)
-        if factor != 1.0:  # the Trainer adds the losses up, and was given those of earlier batches without the factor
+        if factor != 1.0:  # the Trainer adds up the losses, and got those of earlier batches without the factor
             calls = self.window.calls
             call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
         return call.reported
@@ -302,7 +301,7 @@ class GuardedTrainer:
         return self.snapshots.take(place, error) if self.snapshots else ""
 
     def _predicted(self, place: str) -> Predicted | None:
-        """The prediction of the micro-batch that was computed last."""
+        """The predicted memory of the micro-batch that was computed last."""
         piece = self.attempts.piece()
         if piece is None or place == "saving":
             return None
@@ -311,19 +310,19 @@ class GuardedTrainer:
             kind = "generate" if getattr(self.trainer.args, "predict_with_generate", False) else "evaluate"
         return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
 
-    def _lost_gpu(self, error: Exception) -> str:
-        """Save what can be saved after ``error`` has destroyed the GPU's context; returns where, in words."""
+    def _save_after_lost_gpu(self, error: Exception) -> str:
+        """Save what can be saved after ``error`` has destroyed the CUDA context; returns a sentence that says where."""
         calls = self.window.calls
         rows = self.rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
-        return where + _keep_state(self.trainer, self.attempts.events, error)
+        return where + _write_state(self.trainer, self.attempts.events, error)
 
-    def _repeated(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
+    def _note_retry(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
         """Note a retry outside of training steps; ``before`` and ``after`` are clips of a micro-batch."""
         self.attempts.note(place, before, after, text, snapshot=snapshot)
 
 
-def _keep_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
+def _write_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
     """Write the Trainer's state to ``output_dir``; returns a sentence with the file and the last checkpoint.
 
     Weights and the optimizer's state are on the GPU: reading them would fail or hang. The Trainer's state and log are
@@ -343,9 +342,9 @@ def _keep_state(trainer: Trainer, events: list[GuardEvent], error: Exception) ->
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / _FAILURE, json.dumps(record, indent=1, default=str).encode())
+        write_whole(folder / _FAILURE_FILE, json.dumps(record, indent=1, default=str).encode())
         last = get_last_checkpoint(str(folder))
     except OSError as failed:
         return f"cannot write the state of the training: {failed}"
     advice = f"continue from {last}" if last else "there is no checkpoint to continue from"
-    return f"the log is in {folder / _FAILURE}; {advice}"
+    return f"the log is in {folder / _FAILURE_FILE}; {advice}"

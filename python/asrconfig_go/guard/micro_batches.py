@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.batches import Extent
 from .._core.declared import OVERHEAD_S
-from .._core.defaults import SAMPLING_RATE
+from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.out_of_memory import add_note, classify, first_line, free_memory, remove_traceback
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from ..predict.opened_trace import GRID_S
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_TRACED = 3  # micro-batches of a traced step: the first, one with gradients beside it, and the last
 _PATIENCE = 100  # optimizer steps without a failure before a limit by predicted memory grows
 _GROWTH = 1.25
 
 
 class Budget:
-    """At most ``samples`` a micro-batch, and once one has not fitted, at most a number of values of the model's input.
+    """The largest micro-batch: at most ``samples``, and after an out-of-memory error at most ``values`` of the input.
 
-    What a step needs grows with the padded batch, samples × length: half of a batch that failed is a limit that lets
-    short clips form larger micro-batches than long ones. The limit never grows again: nothing here knows why it
-    should. ``MemoryBudget`` does.
+    The memory of a step grows with its padded batch, samples × length. Half of a batch that failed is therefore the
+    limit, in values, so that short clips form larger micro-batches than long ones. The limit never grows again, as only
+    a ``MemoryBudget`` can predict what fits.
     """
 
     def __init__(self, samples: int | None = None, overhead_s: float | None = None, host_s: float = 0.0) -> None:
         self.samples = samples
         self.overhead_s, self.host_s = overhead_s, host_s
-        """What a micro-batch costs besides its padded length, and what it costs at least, in seconds of audio; batches
-        are then split wherever that costs less. None: only batches that are too large, into as few micro-batches as can
-        be."""
+        """What a micro-batch costs besides its padded length, and what it costs at least, in seconds of audio.
+
+        Batches are then split wherever that costs less. Without ``overhead_s`` only batches that are too large are
+        split, into as few micro-batches as possible."""
         self.rate: float | None = None
-        """Units of length in a second of audio; None: the model's own."""
+        """Units of length in a second of audio; None for those of the model."""
         self.values: int | None = None
         """The most values of a micro-batch."""
         self.too_long: int | None = None
@@ -64,12 +64,12 @@ class Budget:
         return size if self.values is None else max(1, min(size, self.values // extent.values))
 
     def shrink(self, extent: Extent, size: int) -> None:
-        """From now on no more than ``size`` samples of this extent: more did not fit."""
+        """Allow at most ``size`` samples of this extent from now on, as more did not fit."""
         self.has_failed = self.is_limited = True
         self.values = _least(self.values, size * extent.values)
 
     def lower(self, samples: int | None, values: int | None) -> None:
-        """Limits that an earlier attempt came to, as far as they are below ours."""
+        """Take over the limits of an earlier attempt, where they are lower than these."""
         before = self.samples
         self.samples, self.values = _least(before, samples), _least(self.values, values)
         if self.values is not None or self.samples != before:
@@ -80,7 +80,7 @@ class Budget:
         return None
 
     def step_done(self) -> None:
-        """An optimizer step has been taken."""
+        """Called after each optimizer step."""
 
 
 def _least(one: int | None, other: int | None) -> int | None:
@@ -89,11 +89,11 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 class MemoryBudget(Budget):
-    """As many samples of each length as the memory model predicts to fit.
+    """As many samples of each length as a memory model predicts to fit.
 
-    After a micro-batch has not fitted nevertheless, half of it is the limit, as in ``Budget``. It grows by a quarter
-    after 100 optimizer steps without a failure, as far as the model predicts that it fits; when it then fails again,
-    the next attempt waits twice as long.
+    When a micro-batch does not fit in spite of the prediction, half of it becomes the limit, as in ``Budget``. The
+    limit grows by a quarter after 100 optimizer steps without a failure, up to what is predicted to fit. After another
+    failure it waits for twice as many steps.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class MemoryBudget(Budget):
         self._memory, self._limit = memory, limit_bytes
         self.rate: float = float(memory.about.get("length_per_second") or SAMPLING_RATE)
         self._fits: dict[int, int] = {}
-        self._waited, self._patience = 0, _PATIENCE
+        self._steps_without_failure, self._patience = 0, _PATIENCE
 
     def size(self, extent: Extent, limit: int) -> int:
         """The samples of a micro-batch, 1 to ``limit``, whose longest one has this extent."""
@@ -120,11 +120,11 @@ class MemoryBudget(Budget):
 
     def predicted(self, seconds: float) -> int:
         """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""
-        step = max(1, math.ceil(seconds / GRID_S - 1e-9))
-        if step not in self._fits:
+        grid_step = max(1, math.ceil(seconds / GRID_S - 1e-9))
+        if grid_step not in self._fits:
             with by_formulas(self._memory):
-                self._fits[step] = max(1, self._memory.largest_batch(step * GRID_S, self._limit))
-        return self._fits[step]
+                self._fits[grid_step] = max(1, self._memory.largest_batch(grid_step * GRID_S, self._limit))
+        return self._fits[grid_step]
 
     def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
         """The predicted memory of micro-batches of this shape; transcripts are assumed to have a usual length."""
@@ -137,18 +137,18 @@ class MemoryBudget(Budget):
         return Predicted(samples, seconds, {**question, "kind": kind, "limit_bytes": None})
 
     def shrink(self, extent: Extent, size: int) -> None:
-        """From now on, for a while, no more than ``size`` samples of this extent."""
+        """Allow at most ``size`` samples of this extent, until the limit grows again."""
         if self.values is not None:
             self._patience *= 2
         super().shrink(extent, size)
-        self._waited = 0
+        self._steps_without_failure = 0
 
     def step_done(self) -> None:
-        """Count an optimizer step without a failure, and grow after enough of them."""
+        """Count an optimizer step without a failure, and raise the limit after enough of them."""
         if self.values is not None:
-            self._waited += 1
-            if self._waited >= self._patience:
-                self.values, self._waited = math.ceil(self.values * _GROWTH), 0
+            self._steps_without_failure += 1
+            if self._steps_without_failure >= self._patience:
+                self.values, self._steps_without_failure = math.ceil(self.values * _GROWTH), 0
 
 
 def traced_for(
@@ -156,21 +156,31 @@ def traced_for(
 ) -> MemoryModel:
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
-    The allocator is simulated with the settings that are in effect here. The guard may split any batch, so that
-    gradients of one micro-batch are held during the next one also where the Trainer itself accumulates none. The
-    Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
-    batch, so that there are no others. ``batch_fn`` is what the model was planned with.
+    The allocator is simulated with the settings of this process. At least three micro-batches are traced even where the
+    Trainer accumulates none: the guard may split any batch, and gradients of one micro-batch are then held during the
+    next.
+
+    Args:
+        trainer: The Trainer.
+        gpu: A GPU of the catalogue; None for this machine's.
+        whole_steps: Whether the Trainer gets each optimizer step as one batch. Otherwise it holds the inputs of all
+            micro-batches that it accumulates.
+        batch_fn: The function that made the batches of the plan, if there was one.
+
+    Returns:
+        The memory model.
     """
     from ..predict.memory_model import MemoryModel, training_settings
     from ..predict.memory_settings import allocator_in_force
 
     settings = training_settings(trainer.args, trainer.model)
-    settings["accumulation"] = _TRACED if whole_steps else max(settings["accumulation"], _TRACED)
+    traced = TRACED_MICRO_BATCHES
+    settings["accumulation"] = traced if whole_steps else max(settings["accumulation"], traced)
     return MemoryModel.trace(trainer.model, batch_fn, gpu=gpu, allocator=allocator_in_force(), **settings)
 
 
 class CannotRetryError(Exception):
-    """Why a batch cannot be computed again; the error of memory is then raised as it is, with this sentence."""
+    """Why a batch cannot be computed again: a sentence that is added to the out-of-memory error before it is raised."""
 
 
 @dataclass
@@ -180,29 +190,33 @@ class Piece:
     samples: int
     extent: Extent
     of_replacement: bool = False
-    """Made by the user's function from a clip that was too long."""
+    """Whether the user's function made it from a clip that was too long."""
     cannot_split: str = ""
-    """Why it cannot be made smaller, if it cannot."""
+    """Why it cannot be made smaller; "" where it can."""
     hint: str = ""
-    """What would let it be made smaller."""
+    """What the user can do so that it can be made smaller."""
 
     @property
     def is_one_clip(self) -> bool:
-        """Whether it is one clip of a batch of the loop's."""
+        """Whether it is a single clip of a batch that the loop has."""
         return self.samples == 1 and not self.cannot_split and not self.of_replacement
 
 
 @dataclass(kw_only=True)
 class Step:
-    """What is computed with retries, and what has happened in it so far.
+    """What is computed with retries, and the retries so far.
 
     Attributes:
         place: As in ``GuardEvent``.
-        budget: What shrinks where a micro-batch does not fit.
+        budget: Its limit is lowered where a micro-batch does not fit.
         first: Computes the step.
         again: Computes it once more, after an attempt that failed.
         leave_out: May take a clip that does not fit alone out of the batch; returns whether it did.
-        resolve: May resolve an error that is not of memory; returns whether it did.
+        resolve: May remove the cause of an error that is not about memory; returns whether it did.
+        halvings: Retries in smaller micro-batches.
+        maybes: Retries after errors that may have been about memory.
+        repeated: Whether one clip was computed again as it is.
+        host_oom: Whether the step was computed again after host memory ran out.
     """
 
     place: str
@@ -222,7 +236,7 @@ class Attempts:
 
     Attributes:
         events: What did not fit, and what was done about it; grows.
-        running: What is being computed: a piece, or a function that returns it.
+        running: The micro-batch that is being computed, or a function that returns it.
     """
 
     def __init__(
@@ -239,13 +253,13 @@ class Attempts:
         self.running: Piece | Callable[[], Piece | None] | None = None
 
     def piece(self) -> Piece | None:
-        """What is being computed, or was when it failed."""
+        """The micro-batch that is being computed, or that failed; None where it is unknown."""
         return self.running() if callable(self.running) else self.running
 
     def run(self, step: Step) -> Any:
-        """What ``first`` of a step returns, or else ``again``, each time after its budget has shrunk.
+        """Compute a step, with smaller micro-batches each time that one does not fit; returns what the step returns.
 
-        One clip is retried as it is, as other memory may have been freed.
+        A single clip is computed once more as it is, as other memory may have been freed.
         """
         attempt, failed, raised_in = step.first, None, ""
         while True:
@@ -253,7 +267,7 @@ class Attempts:
             try:
                 return attempt()
             except CannotRetryError as reason:
-                if failed is None:  # a step that was to be split from the start
+                if failed is None:  # the step was split from the start
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
                 if step.maybes:
                     self.explain(failed, classify(failed))
@@ -276,7 +290,7 @@ class Attempts:
         logger.warning("%s", self.events[-1])
 
     def not_restored(self, paths: list[str]) -> None:
-        """A step was computed again, but for what cannot be put back; it is added to the step's newest event."""
+        """Add to the newest event of the step what could not be put back before it was computed again, and log it."""
         event, step = self.events[-1] if self.events else None, self._step_number()
         if event is None or event.global_step != step:
             event = GuardEvent("training", step, 0, 0, "")
@@ -289,10 +303,14 @@ class Attempts:
         logger.warning("recovered in step %d, but %s", step, event.lost)
 
     def _decide(self, error: Exception, step: Step, piece: Piece | None) -> Callable[[float], None] | None:
-        """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
+        """Decide how to continue after ``error``, and lower the budget of the step.
+
+        Returns a function that notes the retry, given the seconds that the attempt took, and None where ``error`` is to
+        be raised. Raises ``InfeasiblePlanError`` where nothing is left to try.
+        """
         diagnosis, text = classify(error), first_line(error)
         if diagnosis["class"] == "host_oom" and not step.host_oom and self._ran_short(error):
-            step.host_oom = True  # retried as it is: a smaller micro-batch does not help
+            step.host_oom = True  # computed again as it is: a smaller micro-batch does not help
             return lambda _: None
         if diagnosis["class"] == "other":
             return (lambda _: None) if step.resolve(error) else None
@@ -330,7 +348,7 @@ class Attempts:
         ) from error
 
     def explain(self, error: Exception, diagnosis: dict[str, Any]) -> None:
-        """Add to an error that is raised what it means, and what was saved."""
+        """Add to an error, before it is raised, what it means and what was saved."""
         if diagnosis["class"] == "poisoned":
             add_note(error, "; ".join(filter(None, (diagnosis["advice"], self._on_lost_gpu(error)))))
         elif diagnosis["class"] != "other":

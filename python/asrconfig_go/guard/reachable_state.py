@@ -1,6 +1,6 @@
-"""The objects that a training loop and its model hold: what may change in a step besides weights and gradients.
+"""Finds the objects that a training loop and its model hold: what a step may change besides weights and gradients.
 
-They are found through attributes, modules, containers and the variables of functions alone: nothing of them is called.
+It follows attributes, modules, containers and the variables of functions, and calls nothing of the user's.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-_DEPTH = 4  # objects and containers within each other, modules not counted
-_MOST_ELEMENTS = 1000  # of a container that is looked into
+_MAX_DEPTH = 4  # nested objects and containers, modules not counted
+_MAX_ELEMENTS = 1000  # of a container whose elements are followed
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 _SIMPLE = (int, float, bool, complex, str)
 _CONTAINERS = (dict, list, tuple, set, deque, types.CellType)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _OWNERS = (torch.nn.Module, *_CONTAINERS, *_FUNCTIONS)
-# What these packages hold beside modules are settings, wrappers and bookkeeping that steps do not change.
+# Objects of these packages other than modules hold settings and bookkeeping that steps do not change.
 _LIBRARIES = {
     "torch", "transformers", "accelerate", "datasets", "tokenizers", "huggingface_hub", "peft", "safetensors", "numpy",
     "pyarrow", "pandas", "tqdm", "tensorboard", "wandb", "mlflow", "optuna", "asrconfig_go",
@@ -37,7 +37,7 @@ ABSENT = object()
 
 @dataclass
 class Reachable:
-    """What was found, each with its path: ``owners`` of attributes and elements, tensors, generators, iterators."""
+    """Objects with their paths: ``owners`` of attributes or elements, tensors, random generators, iterators."""
 
     owners: list[tuple[str, Any]] = field(default_factory=list)
     tensors: list[tuple[str, torch.Tensor]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Reachable:
 
 
 def reachable(roots: Mapping[str, Any], weights: set[int]) -> Reachable:
-    """Walk from ``roots``, by their names; tensors whose ``id`` is among ``weights`` are left out."""
+    """Find all objects that the named ``roots`` hold; tensors with an ``id`` in ``weights`` are left out."""
     result, visited = Reachable(), set[int]()
     stack = [(name, root, 0) for name, root in reversed(list(roots.items()))]
     root_ids = {id(root) for root in roots.values()}
@@ -66,13 +66,13 @@ def reachable(roots: Mapping[str, Any], weights: set[int]) -> Reachable:
             result.generators.append((path, value))
         elif isinstance(value, Iterator) and not isinstance(value, io.IOBase):
             result.iterators.append(path)
-        elif depth <= _DEPTH and (id(value) in root_ids or _is_owner(value) or isinstance(value, _OWNERS)):
+        elif depth <= _MAX_DEPTH and (id(value) in root_ids or _is_owner(value) or isinstance(value, _OWNERS)):
             if not isinstance(value, _FUNCTIONS):
                 result.owners.append((path, value))
             if isinstance(value, torch.nn.Module) and value._buffers:
                 result.owners.append((path, value._buffers))
-            inner = depth if isinstance(value, torch.nn.Module) else depth + 1
-            stack += [(name, child, inner) for name, child in reversed(list(_children(path, value)))]
+            child_depth = depth if isinstance(value, torch.nn.Module) else depth + 1
+            stack += [(name, child, child_depth) for name, child in reversed(list(_children(path, value)))]
     return result
 
 
@@ -83,7 +83,7 @@ def _children(path: str, value: object) -> Iterator[tuple[str, Any]]:
         yield path, content(value)
     elif isinstance(value, _CONTAINERS):
         elements: Any = value
-        if len(elements) <= _MOST_ELEMENTS:
+        if len(elements) <= _MAX_ELEMENTS:
             named = elements.items() if isinstance(value, dict) else enumerate(elements)
             yield from ((f"{path}[{key!r}]", element) for key, element in named)
     elif isinstance(value, torch.nn.Module):
@@ -100,8 +100,9 @@ def _children(path: str, value: object) -> Iterator[tuple[str, Any]]:
 
 
 def _variables(path: str, function: Any) -> Iterator[tuple[str, Any]]:
-    """What a user's function keeps between its calls."""
-    yield from ((f"{path}.self", owner) for owner in [getattr(function, "__self__", None)] if owner is not None)
+    """What a user's function keeps between its calls: its object, closure variables and global generators."""
+    if (owner := getattr(function, "__self__", None)) is not None:
+        yield f"{path}.self", owner
     function = getattr(function, "__func__", function)
     if _is_users(function):
         names = function.__code__.co_freevars
@@ -117,11 +118,13 @@ def _global_generators(function: object) -> Iterator[Any]:
 
 
 def _is_users(definition: object) -> bool:
+    """Whether a class or function is defined by the user, not by a library."""
     package = str(getattr(definition, "__module__", "")).partition(".")[0]
     return (package not in _LIBRARIES and package not in sys.stdlib_module_names) or package == "__main__"
 
 
 def _is_owner(value: object) -> bool:
+    """Whether it is an object of a user's class, whose attributes a step may change."""
     has_attributes = isinstance(getattr(value, "__dict__", None), dict)
     return has_attributes and _is_users(type(value)) and not isinstance(value, torch.optim.Optimizer)
 
@@ -134,16 +137,16 @@ def attributes_of(owner: object) -> dict[Any, Any] | None:
 
 
 def content(owner: Any) -> Any:
-    """Of a sequence or a set, a copy of its references; a number in place of a long one's: its length."""
+    """A shallow copy of a sequence or a set, or the length of one with more than 1000 elements; a cell's value."""
     if isinstance(owner, types.CellType):
         return _in_cell(owner)
     if isinstance(owner, tuple):
         return owner
-    return len(owner) if len(owner) > _MOST_ELEMENTS else copy.copy(owner)
+    return len(owner) if len(owner) > _MAX_ELEMENTS else copy.copy(owner)
 
 
 def put_content(owner: Any, before: Any) -> bool:
-    """Put back what ``content`` returned; whether that was possible. A long list that grew is shortened."""
+    """Put back what ``content`` returned, and return whether that was possible; a long list that grew is shortened."""
     if isinstance(owner, types.CellType):
         if before is not ABSENT:
             owner.cell_contents = before
@@ -158,7 +161,7 @@ def put_content(owner: Any, before: Any) -> bool:
 
 
 def differs(owner: Any, before: Any) -> bool:
-    """Whether a sequence or a set holds other objects than ``before``, which ``content`` returned."""
+    """Whether a sequence, set or cell holds other objects than ``before``, which ``content`` returned."""
     if isinstance(owner, types.CellType):
         return not same(_in_cell(owner), before)
     if isinstance(before, int):

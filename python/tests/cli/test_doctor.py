@@ -13,7 +13,7 @@ import pytest
 
 from asrconfig_go.__main__ import main
 from asrconfig_go.cli import doctor
-from asrconfig_go.cli.doctor import Finding, examine, imported, torch_finding
+from asrconfig_go.cli.doctor import Finding, examine, probe_packages, torch_finding
 from asrconfig_go.predict.hardware import HardwareProfile
 
 TURING_ON = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
@@ -74,7 +74,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Finding]]:
 
     def findings(ffmpeg: str | None = None, **packages: str) -> dict[str, Finding]:
         answers = {name: {"error": error} for name, error in packages.items()}
-        monkeypatch.setattr(doctor, "imported", lambda *_: answers)
+        monkeypatch.setattr(doctor, "probe_packages", lambda *_: answers)
         monkeypatch.setattr(doctor, "installed_version", lambda name: "1.0" if name in answers else "")
         monkeypatch.setattr(shutil, "which", lambda _: ffmpeg)
         return {finding.subject: finding for finding in examine()}
@@ -95,7 +95,7 @@ def test_what_decodes_audio_is_named_with_what_to_do(told: Callable[..., dict[st
 @pytest.mark.parametrize(("free", "status"), [(64 << 20, "note"), (8 << 30, "ok"), (None, "")])
 def test_little_shared_memory_is_said(free: int | None, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "free_shared_memory", lambda: free)
-    monkeypatch.setattr(doctor, "imported", lambda *_: {})
+    monkeypatch.setattr(doctor, "probe_packages", lambda *_: {})
     findings = [finding for finding in examine() if finding.subject == "/dev/shm"]
     assert [finding.status for finding in findings] == [status] * bool(status)
     assert all(("--shm-size=8g" in finding.advice) == (status == "note") for finding in findings)
@@ -113,9 +113,9 @@ def test_packages_are_imported_in_a_process_that_may_fail(tmp_path: Path, monkey
     (tmp_path / "ends.py").write_text("import os; os._exit(3)")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(doctor, "installed_version", lambda name: "" if name == "absent" else "1.0")
-    probes = imported("breaks", "works", "absent")
+    probes = probe_packages("breaks", "works", "absent")
     assert probes == {"breaks": {"error": "libbreaks.so is missing"}, "works": {"error": ""}}
-    assert "its import ends the process" in imported("ends")["ends"]["error"]
+    assert "its import ends the process" in probe_packages("ends")["ends"]["error"]
 
 
 def test_a_torchcodec_that_fails_when_it_decodes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,13 +131,13 @@ def test_a_torchcodec_that_fails_when_it_decodes_is_found(tmp_path: Path, monkey
     (tmp_path / "torchcodec-0.9.0.dist-info").mkdir()
     (tmp_path / "torchcodec-0.9.0.dist-info" / "METADATA").write_text("Name: torchcodec\nVersion: 0.9.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert imported("torchcodec")["torchcodec"]["error"] == "Could not load libtorchcodec."
+    assert probe_packages("torchcodec")["torchcodec"]["error"] == "Could not load libtorchcodec."
 
 
 def test_the_installed_torch_tells_its_build() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("soundfile")
-    probes = imported("torch", "soundfile")
+    probes = probe_packages("torch", "soundfile")
     assert probes["torch"]["cuda"] == torch.version.cuda and isinstance(probes["torch"]["architectures"], list)
     assert probes["soundfile"]["library"]
 
