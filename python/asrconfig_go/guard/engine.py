@@ -235,7 +235,7 @@ class Engine:
 
         Raises ``CannotRetryError`` where no rule fits.
         """
-        if self.rule.is_certain and not (self.loop.own_step or self.loop.has_hooks()):
+        if self.rule.is_certain and not (self.loop.is_custom or self.loop.has_hooks()):
             return
         try:
             self._measure_rule(call)

@@ -286,7 +286,7 @@ class EvaluatedClips:
         values: list[float] = torch.as_tensor(loss).detach().float().flatten().tolist()
         value = next(value for value in values if not math.isfinite(value))
         text = f"the loss of batch {self._batches} of the evaluation is {value}"
-        self._bad.in_evaluation(call, text, self._rows, saved=self._bad_batches == 1)
+        self._bad.report_evaluated(call, text, self._rows, saved=self._bad_batches == 1)
 
     def _over(self, metrics: dict[str, Any]) -> None:
         trainer, step = self._trainer, int(self._trainer.state.global_step)

@@ -190,13 +190,13 @@ class GuardedTrainer:
         self.loop.say(f"batches are not split before memory runs out: {reason}; {RULE_HINT}")
 
     def _epoch_begins(self) -> None:
-        self.bad.step_over()
+        self.bad.step_ended()
         self.loading.epoch_begins()
         self.rows.epoch_begins()
         self.rule.ask_again()
 
     def _training_ends(self) -> None:
-        self.bad.step_over()
+        self.bad.step_ended()
         self.window.begin(())
 
     def _fetching_with_retries(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -205,7 +205,7 @@ class GuardedTrainer:
 
         def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
             if self.bad.norms.newest is not None:
-                self.bad.step_over()
+                self.bad.step_ended()
             fetched = self.loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
             self.window.begin(fetched[0])
             if not alone and self.rule.is_certain:

@@ -1,4 +1,4 @@
-"""What the engine asks of a training loop, whose adapter answers: a Trainer, or a loop of the user's own."""
+"""The interface of training loops that the engine uses; a Trainer and a user's own loop implement it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .._core.batches import Extent, batch_size, extent, pick
 from .._core.padding import trimmed
 
-version_of: Callable[[Any], int] = operator.attrgetter("_version")
-"""How often a tensor was changed in place."""
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-
+version_of: Callable[[Any], int] = operator.attrgetter("_version")
+"""How often a tensor was changed in place."""
 Batch: TypeAlias = "Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor"
 """A collated batch, whose entries have a row for each clip."""
 Weight: TypeAlias = "torch.Tensor | float"
@@ -34,15 +33,17 @@ Key = tuple[str, Any, Any]
 
 @dataclass(slots=True)
 class Before:
-    """What there was before a step.
+    """The state before a step.
 
     Attributes:
-        random: The states of Python's, numpy's and torch's generators, and ``gpu`` those of the GPUs.
-        is_full: Whether everything was looked at; ``contents`` then holds it, by path and owner.
-        generators: Others that the loop holds, with their states.
-        values: What steps are known to change.
-        versions: Tensors with their version counters.
-        interrupted: The batch normalisation in which the step then failed, if it failed in one.
+        random: The states of Python's, NumPy's and PyTorch's generators on the CPU.
+        gpu: The states of the GPUs' generators.
+        is_full: Whether everything that can be reached was noted, in ``contents``.
+        generators: Further generators that the loop holds, with their states.
+        values: The values of attributes that steps are known to change.
+        versions: Tensors with their paths and version counters.
+        contents: Paths, owners, and the owners' attributes or elements.
+        interrupted: The batch normalisation in which the step failed later, if it failed in one.
     """
 
     random: dict[str, Any]
@@ -57,29 +58,30 @@ class Before:
 
 @dataclass(slots=True)
 class Call:
-    """One collated batch of the window, and what its loop passes beside it."""
+    """One collated batch of the accumulation window, and what its loop passes with it."""
 
     inputs: Batch
     """None once all its clips were left out."""
     before: Before
     versions: list[tuple[torch.Tensor, int]]
-    """Of the batch's tensors, which count how often each was changed in place."""
+    """The batch's tensors with their version counters, which rise with each change in place."""
     fit: Callable[[Any], Any]
-    """Returns a batch of some of its clips as the model can train on it."""
+    """Pads a batch of some of its clips where the model takes no shorter ones."""
     batch: Batch | None = None
-    """The batch that the loop has, whose entries its step may replace."""
+    """The object that the loop has passed, whose entries its step may replace."""
     arguments: Any = None
     replacements: Sequence[Any] = ()
     """Batches that the user's function made of clips that were too long."""
     loss: float | torch.Tensor = 0.0
+    """The weighted loss."""
     reported: float | torch.Tensor = 0.0
-    """The weighted loss, and what of it the loop has been given."""
+    """The loss that was returned to the loop."""
     rows: list[int] | None = None
-    """The numbers in the collated batch of the clips that are left; None while all are."""
+    """The places of its clips in the collated batch; None while none was taken out."""
     _size: tuple[Any, int, Extent] | None = None
 
     def size(self) -> tuple[int, Extent]:
-        """Its clips, and the extent of each."""
+        """The number of its clips, and their extent."""
         if self._size is None or self._size[0] is not self.inputs:
             self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
         return self._size[1:]
@@ -87,7 +89,12 @@ class Call:
     def take_out(self, row: int, lengths: list[int]) -> Any:
         """Take a clip out, and return it as a batch of one; the others are padded to the longest of them.
 
-        ``lengths`` are those of all without padding.
+        Args:
+            row: The clip's place in ``inputs``.
+            lengths: The lengths of all clips without padding.
+
+        Returns:
+            The clip.
         """
         others = [i for i in range(len(lengths)) if i != row]
         clip = trimmed(pick(self.inputs, [row]), lengths[row])
@@ -104,17 +111,17 @@ class Call:
 
 
 class UnfitStepError(Exception):
-    """Why micro-batches of this step cannot be weighted; a sentence's end."""
+    """Why micro-batches of a step cannot be weighted, as the end of a sentence."""
 
 
 class Loop(ABC):
     """A training loop that computes one collated batch at a time, and takes an optimizer step for each window.
 
     Attributes:
-        name: What errors call it: the Trainer's class, or ``guarded_step``.
+        name: Its name in messages: the Trainer's class, or ``guarded_step``.
         labels: The entry of a batch that holds its labels.
-        rank: The process, of several.
-        notes: What a user should know of this training; each was logged once.
+        rank: The rank of this process.
+        notes: What a user should know of this training; each note was logged once.
     """
 
     name: str
@@ -124,22 +131,22 @@ class Loop(ABC):
 
     @property
     def output(self) -> Path | None:
-        """The folder where records of what went wrong are written; None: nowhere."""
+        """The folder for records of what went wrong; None where none are written."""
         return None
 
     @property
     def epoch(self) -> float | None:
-        """Epochs that were made, where that is known."""
+        """The epochs so far, with a fraction; None where that is unknown."""
         return None
 
     def settings(self) -> dict[str, Any]:
-        """What decides how a batch is computed, for a batch that is replayed: precision and others by name."""
+        """The settings by which a batch is computed, such as precision, by name; saved with a batch for its replay."""
         return {}
 
     @property
     @abstractmethod
     def model(self) -> torch.nn.Module:
-        """The model that computes, without wrappers of several processes."""
+        """The model, without the wrapper of distributed training."""
 
     @property
     @abstractmethod
@@ -149,36 +156,40 @@ class Loop(ABC):
     @property
     @abstractmethod
     def step_number(self) -> int:
-        """Optimizer steps that were made."""
+        """The optimizer steps so far."""
 
     @property
     @abstractmethod
-    def is_coarse(self) -> bool:
-        """Whether it computes in 16 bits."""
+    def is_in_16_bits(self) -> bool:
+        """Whether losses and gradients are computed in 16 bits, and so rounded."""
 
     @property
-    def own_step(self) -> bool:
-        """Whether its step is the user's, and may do anything."""
+    def is_custom(self) -> bool:
+        """Whether the user has written the training step, so that it may do anything."""
         return False
 
     @abstractmethod
     def roots(self) -> Mapping[str, Any]:
-        """The objects whose state a step may change, the model among them, by the names that messages call them."""
+        """The objects whose state a step may change, among them the model, by their names in messages."""
 
     @abstractmethod
     def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
-        """Forward and backward of a micro-batch of ``call``; returns its loss, detached, times ``weight``.
+        """Compute forward and backward of a micro-batch.
 
         Args:
-            call: The batch that ``part`` is of.
-            part: A batch, the whole or a part of that.
-            weight: What loss and gradient are multiplied by; None of a batch that the loop computes as it is.
-            whole_window: Whether ``weight`` is a share of the window, so that the loop divides by nothing itself.
+            call: The batch.
+            part: The micro-batch: the batch itself or a part of it.
+            weight: What loss and gradient are multiplied by; None where the loop computes the batch as it is.
+            whole_window: Whether ``weight`` is a share of the accumulation window, so that the loop must not divide by
+                the accumulation steps.
+
+        Returns:
+            The loss times ``weight``, detached.
         """
 
     @abstractmethod
     def gradient(self, call: Call, part: Batch, scale: float) -> None:
-        """Leave the gradient of ``scale`` times the loss of ``part`` in the parameters, for a measurement.
+        """Compute the gradient of ``scale`` times the loss of ``part``, for a measurement; it stays in the parameters.
 
         Raises ``UnfitStepError`` for a step that cannot be weighted.
         """
@@ -191,17 +202,17 @@ class Loop(ABC):
         """Bring the model into training mode, where the loop's own step does that first."""
 
     def say(self, text: str) -> None:
-        """Keep a text in ``notes`` and log it, unless that was done before."""
+        """Add a text to ``notes`` and log it, unless it is among them."""
         if text and text not in self.notes:
             self.notes += (text,)
             logger.warning(text)
 
     def measuring(self) -> AbstractContextManager[None]:
-        """Inside, nothing that is computed is logged."""
+        """Suspend the loop's logging while a measurement computes batches."""
         return nullcontext()
 
     def parameters(self) -> list[torch.Tensor]:
-        """All that the optimizer or autograd touches, each once."""
+        """The parameters of the optimizer, and those of the model that require gradients, each once."""
         groups = getattr(self.optimizer, "param_groups", ())
         of_optimizer = [p for group in groups for p in group["params"]]
         trained = [p for p in self.model.parameters() if p.requires_grad]
@@ -209,7 +220,7 @@ class Loop(ABC):
 
     @property
     def title(self) -> str:
-        """How messages name its step."""
+        """The name of its step in messages."""
         hooks = ", whose weights have hooks that run in backward," if self.has_hooks() else ""
         return f"the step of {self.name} with {type(self.model).__name__}{hooks}"
 

@@ -42,7 +42,7 @@ class OwnLoop(Loop):
     optimizer: torch.optim.Optimizer | None = None
     step_number = 0
     output: Path | None = None
-    is_coarse = False
+    is_in_16_bits = False
     """Whether a module was called with autocast on when the loss was measured, as it could not be without."""
 
     def __init__(
@@ -108,7 +108,7 @@ class OwnLoop(Loop):
         """Records whether modules are called with autocast on; that of accelerate is within the model's forward."""
 
         def note(*_: object) -> None:
-            self.is_coarse = self.is_coarse or torch.is_autocast_enabled(device)
+            self.is_in_16_bits = self.is_in_16_bits or torch.is_autocast_enabled(device)
 
         device = self.parameters()[0].device.type
         hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
@@ -200,7 +200,7 @@ class GuardedStep:
                 "name the entry, labels=…, or pass a function from a batch to what its loss divides by as rule",
             )
         if self._is_over:
-            self._bad.step_over()
+            self._bad.step_ended()
             window.begin([batch])
             self._is_over = False
         call = window.add(batch)
@@ -225,9 +225,9 @@ class GuardedStep:
         if not self._is_over:
             with self._cleared():
                 window.planned = len(window.calls)
-                self._bad.look(window.calls[-1])
+                self._bad.check(window.calls[-1])
                 self._take_step()
-        self._bad.step_over()
+        self._bad.step_ended()
         self._engine.rule.ask_again()
         window.begin(())
 

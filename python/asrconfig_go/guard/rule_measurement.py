@@ -108,7 +108,7 @@ class RuleMeasurement:
         return self._rule.errors(clips, gradient.of(clips), parts, [gradient.of(part) for part in parts])
 
     def _tolerance(self, gradient: Gradient) -> float:
-        if self._loop.is_coarse or gradient.dtype in (torch.float16, torch.bfloat16):
+        if self._loop.is_in_16_bits or gradient.dtype in (torch.float16, torch.bfloat16):
             return _COARSE
         if gradient.on_gpu and (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32):
             return _TF32
@@ -153,7 +153,7 @@ class Gradient:
         self._parameters = [*loop.parameters(), *state.leaves]
         self._before, self._copies = state.before(full=True), state.copies()
         self._weights: list[torch.Tensor] = []
-        if loop.own_step or loop.has_hooks():
+        if loop.is_custom or loop.has_hooks():
             if not _fits_on_host(self._parameters):
                 raise UnfitStepError("cannot be tried: host memory has no place for a copy of the weights")
             self._weights = [p.detach().to("cpu", copy=True) for p in self._parameters]

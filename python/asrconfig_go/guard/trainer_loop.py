@@ -74,12 +74,12 @@ class TrainerLoop(Loop):
         return {name: getattr(self.trainer.args, name, None) for name in names}
 
     @property
-    def is_coarse(self) -> bool:
+    def is_in_16_bits(self) -> bool:
         """By the Trainer's arguments."""
         return bool(self.trainer.args.fp16 or self.trainer.args.bf16)
 
     @property
-    def own_step(self) -> bool:
+    def is_custom(self) -> bool:
         """Whether ``training_step`` is another one than the Trainer's."""
         return _overrides(self.trainer, "training_step", self.train_step)
 
@@ -94,7 +94,7 @@ class TrainerLoop(Loop):
 
     def _own_part(self) -> str:
         """The part of a step that is the user's; "" where all is the Trainer's."""
-        if self.own_step:
+        if self.is_custom:
             return "training_step"
         if getattr(self.trainer, "compute_loss_func", None) is not None:
             return "compute_loss_func"
@@ -157,7 +157,7 @@ class TrainerLoop(Loop):
         """By the Trainer's step, past the accelerator, so that no scaler of losses is asked."""
         model, args, kwargs = call.arguments
         parameters, direct = self.parameters(), torch.Tensor.backward
-        start = tensor_sums(parameters) if self.own_step else []
+        start = tensor_sums(parameters) if self.is_custom else []
         past, counts = [False], [0]
 
         def backward(loss: torch.Tensor, **_: object) -> None:

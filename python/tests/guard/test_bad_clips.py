@@ -82,7 +82,7 @@ def test_reporting_leaves_the_training_the_trainers(tmp_path: Path) -> None:
     trainer.train()
     plain = bad_trainer(tmp_path, num_train_epochs=3)
     blind = attach(plain)
-    blind._guarded.bad.look = lambda *_: None  # type: ignore[method-assign]
+    blind._guarded.bad.check = lambda *_: None  # type: ignore[method-assign]
     blind._guarded.bad.norms.not_finite = lambda: None
     plain.train()
     assert not [batch for batch in blind.bad_batches if batch.what != "weights"]
