@@ -1,4 +1,4 @@
-"""The training configuration: every field can be overridden by attribute, and every override is checked."""
+"""``TrainingConfig``: a plan whose fields can be overridden, and what is made of it for a training."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 class TrainingConfig(PlanRecord):
     """A training configuration, with the names of ``transformers.TrainingArguments`` where they exist there.
 
-    Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
-    the nearest known one. Where the batch alone is overridden, ``gradient_accumulation_steps`` follows, so that a step
-    keeps its clips; where both are overridden, both count. An ``OverrideWarning`` names the predictions that no longer
-    hold, and the learning rate for another effective batch. Sizes are bytes, durations seconds.
+    Assigning an attribute checks its type and range, and raises ``InvalidArgumentError`` where they are wrong; for an
+    unknown name the error suggests the nearest known one. Where only the batch is overridden,
+    ``gradient_accumulation_steps`` follows, so that the effective batch size stays. Where both are overridden, both
+    apply. An ``OverrideWarning`` names the predictions that no longer hold, and the learning rate for another effective
+    batch size. Sizes are bytes, durations seconds.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
     >>> config.learning_rate = 1e-4
@@ -51,39 +52,61 @@ class TrainingConfig(PlanRecord):
     ) -> TrainingArguments:
         """Build ``transformers.TrainingArguments`` for the installed transformers (4.46 or newer).
 
-        ``arguments_class`` is a subclass to build instead; without it, overrides of ``Seq2SeqTrainingArguments`` such
-        as ``predict_with_generate=True`` choose that one. ``model`` is looked at for
-        ``ddp_find_unused_parameters``, which is True without it. ``overrides`` are
-        TrainingArguments' own names and win over the plan; accumulation follows the batch, and an ``OverrideWarning``
-        is given, as of its fields. Settings that the installed version does not know are reported by an
-        ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
+        Settings of the plan that the installed version does not have are reported by an ``UnsupportedSettingWarning``.
+
+        Args:
+            output_dir: The Trainer's folder.
+            arguments_class: A subclass to build instead. Without it, overrides of ``Seq2SeqTrainingArguments`` such as
+                ``predict_with_generate=True`` choose that one.
+            model: The model, which decides ``ddp_find_unused_parameters``; without it, that is True.
+            overrides: Arguments of ``TrainingArguments`` that replace the plan's. As with fields of this class,
+                accumulation follows the batch, and an ``OverrideWarning`` names what no longer holds.
+
+        Returns:
+            The arguments.
+
+        Raises:
+            InvalidArgumentError: For overrides that the installed version does not have.
         """
         from .plan.training_arguments import build
 
         return build(self, output_dir, overrides, arguments_class, model)
 
     def apply(self, model: Any = None, *, environment: bool = True, backends: bool = True) -> Applied:
-        """Put in effect what is not the Trainer's matter; call it first, before anything uses the GPU.
+        """Apply the settings that a Trainer does not have; call it first, before anything uses the GPU.
 
-        ``environment``: PyTorch's allocator settings (``alloc_conf``), and what loader workers and deterministic
-        kernels need; variables that are set already win, key by key. ``backends``: cuDNN's benchmark, deterministic
-        kernels and TF32. ``model``: see ``prepare_model``.
+        A setting that comes too late is reported by a ``TooLateWarning``, one that the model's class does not have by
+        an ``UnsupportedSettingWarning``.
 
-        Returns what was applied, what was not and why. A setting that comes too late raises a
-        ``TooLateWarning``, one that the model's class lacks an ``UnsupportedSettingWarning``.
+        Args:
+            model: A model to prepare: see ``prepare_model``.
+            environment: Whether environment variables are set: PyTorch's allocator settings (``alloc_conf``), and those
+                for loader workers and deterministic kernels. Variables that are set already stay, key by key.
+            backends: Whether cuDNN's benchmark, deterministic kernels and TF32 are switched.
+
+        Returns:
+            What was applied, and what was not and why.
         """
         from .plan.model_preparation import apply
 
         return apply(self, model, environment, backends, stacklevel=2)
 
     def loader_settings(self, *, start_method: StartMethod | None = None) -> dict[str, Any]:
-        """Keywords for a ``torch.utils.data.DataLoader`` of your own: workers, prefetching, pinned memory.
+        """Keyword arguments for a ``torch.utils.data.DataLoader`` of your own: workers, prefetching, pinned memory.
 
-        Copy its batches with ``tensor.to(device, non_blocking=True)``, as ``to_training_arguments`` has the Trainer do.
-        ``start_method`` of the workers: None is Python's own, ``"fork"`` on Linux before Python 3.14. Take ``"spawn"``
-        or ``"forkserver"`` where workers use CUDA or call this package (a forked child can do neither); what they load
-        must then be picklable, and a script needs ``if __name__ == "__main__"``. Raises ``InvalidArgumentError`` for
-        one that this system does not have.
+        Copy its batches with ``tensor.to(device, non_blocking=True)``, as a Trainer does with the arguments of
+        ``to_training_arguments``.
+
+        Args:
+            start_method: How workers are started; None for Python's default, ``"fork"`` on Linux before Python 3.14.
+                Use ``"spawn"`` or ``"forkserver"`` where workers use CUDA or call this package, as a forked child can
+                do neither. What they load must then be picklable, and a script needs ``if __name__ == "__main__"``.
+
+        Returns:
+            The keyword arguments.
+
+        Raises:
+            InvalidArgumentError: For a start method that this system does not have.
         """
         import torch
 
@@ -104,10 +127,11 @@ class TrainingConfig(PlanRecord):
         return settings
 
     def clip_loader(self) -> Callable[[Any], Any]:
-        """The function that reads a clip, for ``load`` of a collator: a ``DecodedCache`` with ``cache_dataset``.
+        """The function that reads a clip, for ``load`` of a collator.
 
-        The cache keeps decoded clips in this machine's free RAM within the safety margin, shared by the loader workers.
-        Without ``cache_dataset`` it is ``load_audio``, which decodes a clip each time.
+        Where ``cache_dataset`` is set it is a ``DecodedCache``, which keeps decoded clips in the free RAM of this
+        machine, within the safety margin and divided among the loader workers. Otherwise it is ``load_audio``, which
+        decodes a clip each time.
         """
         from .audio.clip_cache import DecodedCache
         from .audio.decoding import load_audio
@@ -128,27 +152,44 @@ class TrainingConfig(PlanRecord):
     ) -> tuple[Any, Selection]:
         """``dataset`` as the plan trains on it, and what was left out and cut (see ``select_clips``).
 
-        ``dataset`` is a ``datasets.Dataset``, a list or a torch dataset with a length; ``durations`` are its clips'
-        seconds, measured by ``scan_audio`` if None. Clips over ``max_length_s`` are left out. Those over
-        ``chunk_length_s`` become pieces with their part of the text (docs/long-clips.md): by timestamps (a column
-        ``segments``, ``chunks`` or ``words``, Whisper's tokens in the text, subtitles beside the file), by ``align``,
-        or at silences where there is no text; else they are left out. ``processor``, of Whisper, keeps the pieces to
-        the 448 positions of its decoder. The rows of pieces name a part of a file, ``talk.flac#t=12.5,30``, as
+        Clips longer than ``max_length_s`` are left out. Those longer than ``chunk_length_s`` are cut into pieces with
+        their part of the text (docs/long-clips.md): by timestamps (a column ``segments``, ``chunks`` or ``words``,
+        Whisper's tokens in the text, subtitles beside the file), by ``align``, or at silences where there is no text;
+        otherwise they are left out. The rows of pieces name a part of a file, ``talk.flac#t=12.5,30``, as
         ``load_audio``, the collators and ``scan_audio`` read it.
 
-        Where nothing is left out or cut, the dataset itself is returned. Raises ``InvalidArgumentError`` for
-        dictionaries and streams (see ``stream``), ``EmptyDatasetError`` when nothing is left.
+        Args:
+            dataset: A ``datasets.Dataset``, a list or a torch dataset with a length.
+            durations: The seconds of its clips; None to measure them by ``scan_audio``.
+            align: Finds where the words of a text are in a clip.
+            processor: Whisper's, to keep the texts of pieces within the 448 positions of its decoder.
+
+        Returns:
+            The dataset, unchanged where nothing is left out or cut, and the selection.
+
+        Raises:
+            InvalidArgumentError: For dictionaries and streams (see ``stream``).
+            EmptyDatasetError: Where no clip is left.
         """
         from .plan.selection import select
 
         return select(dataset, durations, self, align, processor)
 
     def stream(self, dataset: Any, **options: Unpack[StreamSettings]) -> StreamBatches:
-        """``dataset``, a stream, as a Trainer's ``train_dataset``: see ``StreamBatches``, whose ``options`` these are.
+        """A stream as a Trainer's ``train_dataset`` (see ``StreamBatches``).
 
-        Clips over the plan's ``max_length_s`` are left out, steps are made by its ``length_handling``, in the order of
-        its ``seed``. A ``datasets.Dataset`` becomes a stream where the plan's ``streaming`` is set. Raises
-        ``InvalidArgumentError`` for what is no stream.
+        Clips longer than the plan's ``max_length_s`` are left out; steps are made by its ``length_handling``, in the
+        order of its ``seed``.
+
+        Args:
+            dataset: A stream, or a ``datasets.Dataset`` where the plan's ``streaming`` is set.
+            options: Those of ``StreamBatches``.
+
+        Returns:
+            The steps.
+
+        Raises:
+            InvalidArgumentError: For any other dataset.
         """
         from ._core.checks import check_keywords
         from .data.source import open_source
@@ -163,10 +204,10 @@ class TrainingConfig(PlanRecord):
         return StreamBatches(dataset, **options)
 
     def max_steps(self, clips: int) -> int:
-        """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, the last of each epoch not always whole.
+        """The optimizer steps of ``num_train_epochs`` over ``clips`` clips, with partial steps at the end of epochs.
 
-        So newer Trainers count; transformers 4.46 leaves out an epoch's last step if it is not whole. A streamed
-        dataset has no length, so the Trainer wants ``max_steps=config.max_steps(clips)``.
+        Trainers count in the same way, except that transformers 4.46 leaves out partial steps. A stream has no length:
+        a Trainer then requires ``max_steps=config.max_steps(clips)``.
         """
         if checked("clips", clips, int) < 1:
             raise InvalidArgumentError(f"clips = {clips} is less than one", "pass the number of clips to train on")
@@ -182,7 +223,7 @@ class TrainingConfig(PlanRecord):
         return launch_files(self, folder, **options)
 
     def explain(self) -> Explanation:
-        """The whole plan with its reasons, alternatives and cautions; ``manager.explain()`` knows the machine, too."""
+        """The plan with its reasons, alternatives and cautions; ``manager.explain()`` adds those of this machine."""
         from .plan.explanation import Explanation
 
         return Explanation(self)

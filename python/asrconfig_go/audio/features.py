@@ -1,4 +1,4 @@
-"""Batches of a model's input from clips, equal to the processor's."""
+"""Makes the batches of a model's input from clips, equal to those of the processor."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _MASK = "attention_mask"
 def new_tensor(shape: tuple[int, ...], kind: type | np.dtype[Any]) -> torch.Tensor:
     """An uninitialised tensor of ``shape`` and of a NumPy ``dtype``; in a DataLoader's worker in shared memory.
 
-    Workers hand tensors over in shared memory, and copy them there first from wherever they are: every sample would be
-    written twice. torch's own ``default_collate`` avoids it in the same way. The pages are fresh each time, which is
-    most of what a batch from a cache takes; keeping them would need to know when the training has released a batch.
+    Workers pass tensors on in shared memory. A tensor that is elsewhere is copied there first, so that every sample
+    would be written twice; torch's ``default_collate`` avoids it in the same way. The memory pages are new each time,
+    which takes most of the time of a batch from a cache; reusing them would require to know when the training has
+    released a batch.
     """
     import torch
 
@@ -40,16 +41,16 @@ def new_tensor(shape: tuple[int, ...], kind: type | np.dtype[Any]) -> torch.Tens
     return torch.empty(0, dtype=dtype).set_(storage, 0, shape)
 
 
-def takes_samples(extractor: object) -> bool:
-    """Whether it is transformers' own ``Wav2Vec2FeatureExtractor``, and not something derived from it."""
+def _is_wav2vec2(extractor: object) -> bool:
+    """Whether it is transformers' ``Wav2Vec2FeatureExtractor`` itself, and no class derived from it."""
     kind = type(extractor)
     return kind.__name__ == "Wav2Vec2FeatureExtractor" and kind.__module__.startswith("transformers.")
 
 
-def wave_batch(clips: Sequence[Array], extractor: SequenceFeatureExtractor, multiple: int) -> dict[str, Any]:
-    """What that extractor makes of each clip, and its ``pad`` of all, bit for bit, with a third of the work.
+def _wav2vec2_batch(clips: Sequence[Array], extractor: SequenceFeatureExtractor, multiple: int) -> dict[str, Any]:
+    """The batch that a ``Wav2Vec2FeatureExtractor`` makes of clips, bit for bit, with a third of the work.
 
-    It makes an array for each step of each clip, and copies all of them three times to pad them.
+    The extractor makes an array for each step of each clip, and copies all of them three times to pad them.
     """
     lengths = list(map(len, clips))
     width = -(-max(lengths) // multiple) * multiple
@@ -62,7 +63,7 @@ def wave_batch(clips: Sequence[Array], extractor: SequenceFeatureExtractor, mult
             _normalise(clip, row[start:end], scratch[: len(clip)])
         else:
             row[start:end] = clip
-    mask = {"attention_mask": _mask(spans, width)} if extractor.return_attention_mask else {}
+    mask = {_MASK: _mask(spans, width)} if extractor.return_attention_mask else {}
     return {"input_values": batch, **mask}
 
 
@@ -75,7 +76,7 @@ def _mask(spans: Sequence[tuple[int, int]], width: int) -> torch.Tensor:
 
 
 def _normalise(clip: Array, result: Array, scratch: Array) -> None:
-    """(x - mean) / sqrt(variance + 1e-7) in the order in which numpy's ``var`` rounds."""
+    """(x - mean) / sqrt(variance + 1e-7), in the order of operations of NumPy's ``var``, which decides the rounding."""
     np.subtract(clip, clip.mean(), out=result)
     np.multiply(result, result, out=scratch)
     variance = np.float32(np.add.reduce(scratch) / np.intp(len(clip)))
@@ -91,29 +92,42 @@ def model_inputs(
 ) -> dict[str, Any]:
     """The padded tensors that ``extractor`` makes of the rows' audio, or of the input that they hold already.
 
-    Each clip is prepared alone and then padded. So it is normalised over its own samples also where the extractor gives
-    no attention mask; preparing such clips together would count the padding in.
+    Each clip is prepared alone and then padded. So it is normalised over its own samples even where the extractor makes
+    no attention mask; clips prepared together would be normalised with their padding.
+
+    Args:
+        rows: Rows with ``"audio"``, ``"input_values"`` or ``"input_features"``.
+        extractor: The processor's feature extractor.
+        load: Reads a clip.
+        augment: What is applied to clips, except to rows whose ``"augment"`` is false.
+        multiple: Lengths are padded to a multiple of it; None, and with an extractor of a fixed length, for 1.
+
+    Returns:
+        The tensors by name.
+
+    Raises:
+        InvalidArgumentError: For rows without audio, and for augmentations of rows without it.
     """
     name = next((name for name in _PREPARED if rows and name in rows[0]), None)
     multiple = 1 if multiple is None or fixed_length(extractor) else multiple
     if name is not None:
         if augment:
             raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'give rows with "audio"')
-        return _padded([_given(row, name, extractor) for row in rows], extractor, multiple)
+        return _padded([_stored_input(row, name, extractor) for row in rows], extractor, multiple)
     clips = clips_of(rows, extractor, load, augment)
-    if takes_samples(extractor):
-        return wave_batch(clips, extractor, multiple)
+    if _is_wav2vec2(extractor):
+        return _wav2vec2_batch(clips, extractor, multiple)
     return _padded([_prepared(clip, extractor) for clip in clips], extractor, multiple)
 
 
 def _padded(prepared: Sequence[dict[str, Any]], extractor: SequenceFeatureExtractor, multiple: int) -> dict[str, Any]:
-    """The same as ``extractor.pad``, which copies every sample three times and not once."""
+    """The batch that ``extractor.pad`` makes, with one copy of every sample in place of three."""
     batch: dict[str, Any] = {}
     for name in prepared[0]:
         values = [np.asarray(features[name]) for features in prepared]
         length = -(-max(map(len, values)) // multiple) * multiple
-        kind = np.float32 if values[0].dtype == np.float64 else values[0].dtype
-        batch[name] = new_tensor((len(values), length, *values[0].shape[1:]), kind)
+        dtype = np.float32 if values[0].dtype == np.float64 else values[0].dtype
+        batch[name] = new_tensor((len(values), length, *values[0].shape[1:]), dtype)
         fill = 0 if name == _MASK else extractor.padding_value
         for row, value in zip(batch[name].numpy(), values, strict=True):
             start = length - len(value) if extractor.padding_side == "left" else 0
@@ -130,7 +144,7 @@ def fixed_length(extractor: object) -> bool:
 def clips_of(
     rows: Sequence[dict[str, Any]], extractor: SequenceFeatureExtractor, load: Load, augment: Sequence[Augmentation]
 ) -> list[Array]:
-    """The audio of the rows, augmented but for rows whose ``augment`` is false."""
+    """The audio of the rows, augmented except in rows whose ``"augment"`` is false."""
     if not rows:
         raise InvalidArgumentError("a batch of no rows", "check the dataset and the sampler")
     if "audio" not in rows[0]:
@@ -147,27 +161,27 @@ def clips_of(
             f"make the cache with sample_rate={rate}, or load=partial(load_audio, sample_rate={rate})",
         )
     clips = [load(row["audio"]) for row in rows]
-    which = [i for i, row in enumerate(rows) if row.get("augment", True)] if augment else []
-    if which:
-        for i, clip in zip(which, augmented([clips[i] for i in which], augment, _generator()), strict=True):
+    places = [i for i, row in enumerate(rows) if row.get("augment", True)] if augment else []
+    if places:
+        for i, clip in zip(places, augmented([clips[i] for i in places], augment, _generator()), strict=True):
             clips[i] = clip
     return clips
 
 
 def _generator() -> np.random.Generator:
-    """Seeded by torch's generator, which differs in every worker and epoch and follows the run's seed."""
+    """A generator seeded by torch's, which differs between workers and epochs and follows from the run's seed."""
     import torch
 
     return np.random.default_rng(int(torch.randint(2**63 - 1, (1,))))
 
 
 def _prepared(clip: Array, extractor: SequenceFeatureExtractor) -> dict[str, Any]:
-    mask = bool(getattr(extractor, "return_attention_mask", False))  # Whisper's forgets its own setting otherwise
+    mask = bool(getattr(extractor, "return_attention_mask", False))  # else Whisper's extractor ignores its own setting
     features = extractor(clip, sampling_rate=int(extractor.sampling_rate), return_attention_mask=mask)
     return {name: values[0] for name, values in features.items()}
 
 
-def _given(row: dict[str, Any], name: str, extractor: SequenceFeatureExtractor) -> dict[str, Any]:
+def _stored_input(row: dict[str, Any], name: str, extractor: SequenceFeatureExtractor) -> dict[str, Any]:
     inputs = {name: np.asarray(row[name], dtype=np.float32)}
     if getattr(extractor, "return_attention_mask", False) and not fixed_length(extractor):
         inputs[_MASK] = np.asarray(row.get(_MASK, np.ones(len(inputs[name]))), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""What the planner wants to know of a traced step: what fits for each length, and the peaks of the longest clips."""
+"""Answers the planner's questions about a traced step: what fits for each length, the peaks of the longest clips."""
 
 from __future__ import annotations
 
@@ -15,16 +15,29 @@ from ..predict.opened_trace import Table
 from ..predict.step_sampler import StepSampler
 from .plan_records import TraceRequestRecord
 
-_SIZE = 2  # clips of the batches by which pairs are compared
-_SAME = 1.03  # times the longest: a clip's length in units of the model follows from its seconds on average alone
-_ABOUT = 0.98  # of a pair that is traced for its own sake, no other has so much of both
+HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU
+_COMPARED_CLIPS = 2  # clips of the batches by which pairs are compared
+_LONGER = 1.03  # times a length that still count as that length: seconds give the model's length only on average
+_NEARLY = 0.98  # a share that counts as all: rows of which another has as much, in both, are not traced
+_DRAWN_STEPS = 40  # in random order, for the highest memory of a run
+_DRAWN_CLIPS = 4000
+_TRACED_TOGETHER = 3  # micro-batches; enough for larger ones where memory follows from their number
+_ROWS = 16  # lengths for which a traced table is computed
+_SETTINGS = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
+
+Answer = dict[str, Any]
+"""What ``plan.next`` takes as traced."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Seconds and labels of some ``rows``, and ``longest_s``, the seconds of the longest row of all.
+    """Seconds and labels of rows, and the row whose batches take the most memory.
 
-    ``seconds`` and ``labels`` belong to the worst row; labels are None, for a usual text, where no row is known.
+    Attributes:
+        rows: The seconds and labels of the rows that are known.
+        longest_s: The seconds of the longest clip, whether its row is known or not.
+        seconds: The seconds of the row that takes the most memory.
+        labels: Its labels; None, for a text of usual length, where no row is known.
     """
 
     rows: tuple[tuple[float, int], ...]
@@ -36,33 +49,41 @@ class Pairs:
     def of(
         cls, memory: MemoryModel, pairs: Iterable[tuple[int, int]], longest_s: float, *, exact: bool, limited: bool
     ) -> Pairs:
-        """Of rows whose length and labels are ``pairs``, in units of the model; no longer ones where ``limited``.
+        """Find the row with the highest predicted peak among those that no other row exceeds in both.
 
-        Of those that no other exceeds in both, the one with the highest predicted peak is the worst. Not ``exact``,
-        where each has to be traced: those that no other comes near in both.
+        Args:
+            memory: Predicts the peaks.
+            pairs: The lengths, in units of the model, and labels of rows.
+            longest_s: The seconds of the longest clip.
+            exact: Whether formulas predict all shapes. Otherwise each must be traced, and rows that another nearly
+                equals in both are not compared.
+            limited: Whether rows longer than ``longest_s`` are left out.
+
+        Returns:
+            The pairs.
         """
         rows = [(length / memory.length_per_second, labels) for length, labels in pairs]
-        rows = [(seconds, labels) for seconds, labels in rows if not limited or seconds <= _SAME * longest_s]
+        rows = [(seconds, labels) for seconds, labels in rows if not limited or seconds <= _LONGER * longest_s]
         if not rows:
             return cls((), longest_s, longest_s, None)
-        if max(rows)[0] < _ABOUT * longest_s:
+        if max(rows)[0] < _NEARLY * longest_s:
             rows.append((longest_s, memory.labels(longest_s)))
-        front = _front(rows, 1.0 if exact else _ABOUT)
+        front = _front(rows, 1.0 if exact else _NEARLY)
         seconds, labels = front[0] if len(front) == 1 else max(front, key=lambda row: _peak(memory, *row))
         return cls(tuple(rows), longest_s, seconds, labels)
 
     def at(self, seconds: float) -> tuple[float, int | None]:
-        """Seconds and labels of the largest batch of rows up to this length: the longest text of any of them."""
+        """Seconds and labels of the largest batch of rows up to this length, with the longest text of any of them."""
         if self.labels is None:
             return seconds, None
         if seconds >= self.longest_s:
             return self.seconds, self.labels
-        label_counts = [labels for length, labels in self.rows if length <= _SAME * seconds]
+        label_counts = [labels for length, labels in self.rows if length <= _LONGER * seconds]
         return seconds, max(label_counts, default=None)
 
 
 def _front(rows: list[tuple[float, int]], share: float) -> list[tuple[float, int]]:
-    """The rows that no other one exceeds in both; below 1, so much of both is enough. The longest first."""
+    """The rows of which no other has at least ``share`` of the seconds and of the labels, the longest first."""
     front: list[tuple[float, int]] = []
     for seconds, labels in sorted(rows, reverse=True):
         if not any(longer >= share * seconds and more >= share * labels for longer, more in front):
@@ -71,24 +92,12 @@ def _front(rows: list[tuple[float, int]], share: float) -> list[tuple[float, int
 
 
 def _peak(memory: MemoryModel, seconds: float, labels: int) -> int:
-    return memory.estimate(_SIZE, seconds, labels, timeline=0).peak_reserved
-
-
-HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU
-_DRAWN_STEPS = 40  # in random order, for the worst of a run
-_DRAWN_CLIPS = 4000
-_TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
-_ROWS = 16  # lengths at which a traced table is asked
-
-
-Answer = dict[str, Any]
-"""What ``plan.next`` takes as traced."""
-_SETTINGS = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
+    return memory.estimate(_COMPARED_CLIPS, seconds, labels, timeline=0).peak_reserved
 
 
 @dataclass(frozen=True)
 class Wanted(TraceRequestRecord):
-    """What the planner asks a trace for."""
+    """A question of the planner about a traced step."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -96,7 +105,7 @@ class Wanted(TraceRequestRecord):
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def refused(self, error: AsrConfigError, longest_s: float) -> Answer:
-        """The answer for settings that the model cannot train with: no clip fits."""
+        """The answer where the model cannot train with these settings: no clip fits."""
         words = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
         return {
             **self.settings,
@@ -108,67 +117,67 @@ class Wanted(TraceRequestRecord):
 
 
 class TracedAnswers:
-    """Answers about one traced step, for clips of these ``durations`` and batches as ``batch_fn`` makes them."""
+    """Answers one question about a traced step, for clips of these ``durations`` in batches that ``batch_fn`` makes."""
 
     def __init__(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], batch_fn: Callable[..., Any] | None
     ) -> None:
         fixed = memory.about.get("fixed_length")
         self._fixed_s = fixed / memory.length_per_second if fixed else 0.0
-        # Of clips longer than a fixed length the model hears the beginning.
+        # Where its input has a fixed length, the model hears only the beginning of longer clips.
         self._durations = [min(s, self._fixed_s) for s in durations] if fixed else durations
         self._memory, self._wanted = memory, wanted
         longest_s = memory.length(max(self._durations)) / memory.length_per_second
         pairs: list[tuple[int, int]] = getattr(batch_fn, "pairs", list)()
         exact = memory.determines(2, longest_s)
         self._worst = Pairs.of(memory, pairs, longest_s, exact=exact, limited=wanted.max_length_s is not None)
-        # Else no formula covers the shapes, or the guard does not know how long a batch is: the candidates are traced.
-        self._by_length = getattr(batch_fn, "by_length", True) and exact
-        self._by_length = self._by_length and memory.determines(2, self._worst.seconds, self._worst.labels)
+        # Otherwise no formula covers the shapes, or the guard does not know how long a batch is: candidates are traced.
+        by_length = getattr(batch_fn, "by_length", True) and exact
+        self._by_length = by_length and memory.determines(2, self._worst.seconds, self._worst.labels)
         context = memory.target.context_bytes
-        # What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU.
+        # Memory besides the allocator's: CUDA context and NCCL, or the process itself without a GPU.
         self._outside = (HOST_BYTES if context is None else context) + wanted.beside_bytes
         self._limit = wanted.budget_bytes - self._outside
 
     def answer(self) -> dict[str, Any]:
-        """One of the objects that ``plan.next`` takes as traced."""
-        made = self._any_length() if self._by_length else self._one_length()
-        if self._memory.about.get("truncates"):  # longer clips are cut
-            made["memory"][-1]["seconds"] = max(made["memory"][-1]["seconds"], *self._durations)
-        return made
+        """The answer, which ``plan.next`` takes as traced."""
+        answer = self._for_each_length() if self._by_length else self._for_longest()
+        if self._memory.about.get("truncates"):  # longer clips are truncated
+            answer["memory"][-1]["seconds"] = max(answer["memory"][-1]["seconds"], *self._durations)
+        return answer
 
-    def _any_length(self) -> dict[str, Any]:
-        lengths = _lengths(min(self._durations), self._worst.longest_s)
+    def _for_each_length(self) -> dict[str, Any]:
+        lengths = _table_lengths(min(self._durations), self._worst.longest_s)
         longest = [Shape(1, *self._worst.at(seconds)) for seconds in lengths]
         fits = self._memory.largest_batches(longest, self._limit, most=self._wanted.share)
         rows = tuple(zip(lengths, fits, strict=True))
         largest = max(1, rows[-1][1])
-        with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
-            high = beside.submit(self._highest, rows) if self._wanted.high else None
+        with ThreadPoolExecutor(1) as executor:  # the library works outside the GIL
+            high = executor.submit(self._highest, rows) if self._wanted.high else None
             eval_batch, decoder = self._evaluation(largest)
             peaks = self._peaks(largest)
             return {
-                **self._answered(rows, peaks, self._work(self._shapes(rows))),
+                **self._common_answer(rows, peaks, self._work(self._shapes(rows))),
                 "rise_bytes": self._rise(peaks),
                 "eval_batch": eval_batch,
                 "decoder": decoder,
                 "high_bytes": None if high is None else high.result(),
             }
 
-    def _one_length(self) -> dict[str, Any]:
+    def _for_longest(self) -> dict[str, Any]:
         peaks, worst, memory = self._candidates(), self._worst, self._memory
         sizes = [peak["batch"] for peak in peaks]
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= self._wanted.budget_bytes), default=0)
         rows = ((worst.longest_s, largest),)
-        if len(sizes) > 1:  # what other shapes run would have to be traced, too
+        if len(sizes) > 1:  # only traced shapes, as any other would have to be traced, too
             labels = memory.labels(worst.seconds) if worst.labels is None else worst.labels
             work = self._work(Shape(size, worst.seconds, labels) for size in (sizes[0], max(largest, sizes[1])))
         else:
-            with memory.by_formulas():  # times are no better than a few percent
+            with memory.by_formulas():  # as precise as predicted times are
                 work = self._work(self._shapes(rows))
-        return {**self._answered(rows, peaks, work), "eval_batch": None, "high_bytes": None, "one_length": True}
+        return {**self._common_answer(rows, peaks, work), "eval_batch": None, "high_bytes": None, "one_length": True}
 
-    def _answered(self, rows: Table, peaks: list[dict[str, Any]], work: list[dict[str, Any]]) -> dict[str, Any]:
+    def _common_answer(self, rows: Table, peaks: list[dict[str, Any]], work: list[dict[str, Any]]) -> dict[str, Any]:
         memory = self._memory
         made_up = memory.about.get("batches")
         note = f"The batches of {memory.name} were made up ({made_up}): pass batch_fn where yours differ."
@@ -192,33 +201,35 @@ class TracedAnswers:
         return (Shape(size, seconds, self._memory.labels(seconds)) for size, seconds in sizes)
 
     def _work(self, shapes: Iterable[Shape]) -> list[dict[str, Any]]:
-        """What micro-batches of these shapes run; none where the trace does not tell of each."""
+        """The operations of micro-batches of these shapes; none where the trace does not have those of all."""
         try:
             return [asdict(s) | self._memory.work(s.batch, s.seconds, s.labels) for s in shapes]
         except (UnsupportedError, InvalidArgumentError):
             return []
 
     def _candidates(self) -> list[dict[str, Any]]:
-        """The peaks of parts of a share by rising size: three are traced together, and larger ones as far as they fit.
+        """The peaks of micro-batches that divide a share, by rising size.
 
-        One clip alone only where at most one of the three fits.
+        Three are traced together, and larger ones as long as they are extrapolated to fit. A single clip is traced only
+        where at most one of the three fits.
         """
         sizes, budget_bytes = _divisors(self._wanted.share), self._wanted.budget_bytes
-        first = sizes[1 : 1 + _TOGETHER] or sizes
+        first = sizes[1 : 1 + _TRACED_TOGETHER] or sizes
         self._memory.prepare([Shape(size, self._worst.seconds, self._worst.labels) for size in first])
         peaks = [self._peak(size) for size in first]
         if sum(peak["bytes"] <= budget_bytes for peak in peaks) < 2 and first != sizes:
             peaks.insert(0, self._peak(1))
         for size in sizes:
-            if size > peaks[-1]["batch"] and _extended(peaks, size) <= budget_bytes:
+            if size > peaks[-1]["batch"] and _extrapolated(peaks, size) <= budget_bytes:
                 peaks.append(self._peak(size))
         return peaks
 
     def _highest(self, rows: Table) -> int | None:
-        """The highest memory of some steps in random order, split by what fits.
+        """The highest memory of some steps in random order, split into micro-batches that fit.
 
-        None without a clip for each place, and where no formula covers a step. Within the budget, as PyTorch gives
-        cached memory back before it fails; what it takes where that does not help.
+        The limit is the budget, as PyTorch frees cached memory before it fails; where a step fails in spite of that,
+        the memory without a limit is returned. None where a step would have more clips than there are, and where no
+        formula covers a step.
         """
         memory, share, durations = self._memory, self._wanted.share, self._durations
         drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
@@ -229,12 +240,12 @@ class TracedAnswers:
             run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=self._limit)
             if not run.fits:
                 run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
-        except UnsupportedError:  # formulas answer for batches of two and more, and some step ends with one clip
+        except UnsupportedError:  # formulas cover batches of two and more clips, and some step ends with one
             return None
         return run.peak_reserved + self._outside
 
     def _peaks(self, largest: int) -> list[dict[str, Any]]:
-        """Those of the largest micro-batch, and of parts of a share down to the second that fits, by rising size."""
+        """The peaks of the largest micro-batch and a share's divisors, down to the second that fits, by rising size."""
         peaks, fit = [self._peak(largest)], 0
         for size in reversed([size for size in _divisors(self._wanted.share) if size <= largest]):
             if size < largest:
@@ -245,15 +256,18 @@ class TracedAnswers:
         return peaks
 
     def _rise(self, peaks: Sequence[dict[str, Any]]) -> int | None:
-        """The bytes of one more of the longest clips in the largest micro-batch, in steps of as many; None of one."""
+        """The bytes of one more clip in the largest micro-batch, in steps of equally many; None of a single peak."""
         if len(peaks) < 2:
             return None
         before, last = peaks[-2], peaks[-1]
-        same = self._peak(before["batch"], in_steps_of=last["batch"])
-        return int(last["bytes"] - same["bytes"]) // int(last["batch"] - before["batch"])
+        smaller = self._peak(before["batch"], in_steps_of=last["batch"])
+        return int(last["bytes"] - smaller["bytes"]) // int(last["batch"] - before["batch"])
 
     def _peak(self, batch: int, in_steps_of: int | None = None) -> dict[str, Any]:
-        """One micro-batch of the worst clips, in a step of its share: its peak on the device, and what holds it."""
+        """The peak of a micro-batch of the worst clips on the device, and the parts of it.
+
+        The step has as many micro-batches as a share has of this size, or of the size ``in_steps_of``.
+        """
         micro_batches = -(-self._wanted.share // (in_steps_of or batch))
         worst = self._worst
         estimate = self._memory.estimate(batch, worst.seconds, worst.labels, accumulation=micro_batches, timeline=0)
@@ -267,29 +281,29 @@ class TracedAnswers:
         }
 
     def _evaluation(self, batch: int) -> tuple[int | None, dict[str, Any] | None]:
-        """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits, and its decoder.
+        """The largest batch of an evaluation that fits, and what its decoder takes.
 
-        None where no evaluation could be traced. A model that generates texts keeps keys and values of each meanwhile,
-        beside what stays between batches.
+        The training micro-batch is doubled up to a step's share. A model that generates texts holds keys and values of
+        each clip besides. The batch is None where no evaluation could be traced.
         """
         wanted, seconds = self._wanted, self._worst.seconds
         cache = wanted.beams * self._memory.cache_bytes(wanted.tokens) if wanted.generates else 0
         limit = max(wanted.share, batch)
         try:
-            while 2 * batch <= limit and self._evaluated(2 * batch) + 2 * batch * cache <= self._limit:
+            while 2 * batch <= limit and self._evaluation_peak(2 * batch) + 2 * batch * cache <= self._limit:
                 batch *= 2
-            while batch > 1 and cache and self._evaluated(batch) + batch * cache > self._limit:
+            while batch > 1 and cache and self._evaluation_peak(batch) + batch * cache > self._limit:
                 batch -= 1
         except UnsupportedError:
             return None, decoder_of(self._memory, seconds, batch * cache)
         return batch, decoder_of(self._memory, seconds, batch * cache)
 
-    def _evaluated(self, batch: int) -> int:
+    def _evaluation_peak(self, batch: int) -> int:
         return int(self._memory.evaluated(Shape(batch, self._worst.seconds, self._worst.labels))["peak_reserved"])
 
 
 def decoder_of(memory: MemoryModel, seconds: float, cache_bytes: int = 0) -> dict[str, Any] | None:
-    """What generating texts takes, for ``plan.make`` and ``timing.run``; None of a model that does not."""
+    """What generating texts takes, for ``plan.make`` and ``timing.run``; None for a model without a decoder."""
     layers = memory.about.get("decoder_layers")
     if not layers:
         return None
@@ -302,14 +316,16 @@ def _divisors(share: int) -> list[int]:
     return [size for size in range(1, share + 1) if share % size == 0]
 
 
-def _extended(peaks: list[dict[str, Any]], size: int) -> float:
+def _extrapolated(peaks: list[dict[str, Any]], size: int) -> float:
+    """The bytes of a larger micro-batch, on the line through the last two peaks."""
     last = peaks[-1]
     before = peaks[-2] if len(peaks) > 1 else {"batch": 0, "bytes": 0}
     rise = (last["bytes"] - before["bytes"]) / (last["batch"] - before["batch"])
     return float(last["bytes"] + rise * (size - last["batch"]))
 
 
-def _lengths(shortest_s: float, longest_s: float) -> list[float]:
+def _table_lengths(shortest_s: float, longest_s: float) -> list[float]:
+    """The lengths for which the table is computed, each longer than the one before by the same factor."""
     shortest_s = min(longest_s, max(0.5, shortest_s))
     if longest_s / shortest_s < 1.001:
         return [longest_s]

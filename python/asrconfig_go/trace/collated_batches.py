@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from .._core.batches import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.defaults import SAMPLING_RATE
 from ._arena import SMALL
-from .collated_rows import Axis, CollatedRows, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, word_of
+from .collated_rows import Axis, CollatedRows, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, unit_noun
 from .made_up_batches import Point, SpeechBatches, known_batches, positions
 from .row_resizing import RowResizer
 
@@ -57,13 +57,13 @@ class CollatedExamples:
         fixed = min(lengths) if len(lengths) == 1 else None
         if batches is not None:
             rate = batches.length_per_second
-            return InputUnit(word_of(name, rate), rate, batches.fixed_length or fixed)
+            return InputUnit(unit_noun(name, rate), rate, batches.fixed_length or fixed)
         if name == "input_ids":
             return InputUnit("tokens", TOKENS_PER_SECOND, fixed, "texts")  # with audio in the batch, audio is the input
         axes = sum(entry == name for entry, _ in self._sized[0])
         wave = (self.input.axis == 1 and axes == 2) or max(lengths) >= _WAVE
         rate = SAMPLING_RATE if wave else FRAMES_PER_SECOND
-        return InputUnit(word_of(name, rate), rate, fixed)
+        return InputUnit(unit_noun(name, rate), rate, fixed)
 
     def lengths(self) -> list[tuple[int, int]]:
         """The drawn rows and the length of each."""
@@ -126,7 +126,7 @@ class CollatedExamples:
         return labels_axis(self._sized, self.input)
 
     def _pair_of(self, sizes: Sizes) -> tuple[int, int]:
-        return max(1, self.input.of(sizes)), 0 if self._labels is None else self._labels.of(sizes)
+        return max(1, self.input.size(sizes)), 0 if self._labels is None else self._labels.size(sizes)
 
     @cached_property
     def _drawn(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rows of a dataset through the user's collator, and the sizes of the batches that it makes."""
+"""Batches that a user's collator makes of rows of a dataset, and which of their axes are input and labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import inspect
 import random
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,29 +30,31 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PretrainedConfig
 
-
 Collator = Callable[[list[Any]], Any]
-Sizes = dict[tuple[str, int], int]  # by entry and axis
+Sizes = dict[tuple[str, int], int]  # of the axes of a batch, by entry and number of the axis
 _AUDIO = INPUTS[:2]
-_LABELS = ("label", "decoder", "input_ids")  # parts of the names of texts, in order of preference
+_TEXT_NAMES = ("label", "decoder", "input_ids")  # parts of the names of texts, in order of preference
+_LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "peft")  # their objects hold no state of a collator
+_COPY_LIMIT = 4096  # entries of a container that is copied
+_HINT = "check that collator([dataset[0]]) gives the model's keyword arguments, or pass batch_fn(batch, length, labels)"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of an entry. Where a clip becomes several rows of that entry, its size is that of all of them."""
+    """One axis of an entry of a batch."""
 
     name: str = ""
     axis: int = 0
 
-    def of(self, sizes: Sizes) -> int:
-        """Its size in a batch of one clip; 0 without the entry."""
+    def size(self, sizes: Sizes) -> int:
+        """Its size in a batch of one clip, summed over the rows that a clip may become; 0 without the entry."""
         rows = sizes.get((self.name, 0), 1) if self.axis else 1
         return rows * sizes.get((self.name, self.axis), 0)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A row of the dataset with the lengths of its input and its labels."""
+    """A row of the dataset, with the lengths of its input and of its labels."""
 
     row: int
     length: int
@@ -79,52 +81,57 @@ def _arrays(entries: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield prefix + str(name), value
 
 
-def input_axis(batch: Mapping[str, Any], sized: Iterable[Sizes]) -> Axis:
-    """The input and its axis in time: what changes from clip to clip, or else its longest.
+def input_axis(batch: Mapping[str, Any], all_sizes: list[Sizes]) -> Axis:
+    """The axis of the input that is time: one that differs between clips, or else the longest.
 
-    Audio comes before tokens: where a model takes both, the tokens are a prompt and a text.
+    Where a batch has audio and tokens, the audio is the input, as the tokens are a prompt and a text.
+
+    Args:
+        batch: A batch of one clip.
+        all_sizes: The sizes of batches of one clip each.
+
+    Returns:
+        The axis, without a name where the batch has no entries.
     """
-    every = list(sized)
     arrays = {name: value for name, value in _arrays(batch) if "label" not in name and "mask" not in name}
     audio = next((name for name in _AUDIO if name in arrays), None)
     floating = [name for name, value in arrays.items() if "float" in str(value.dtype)]
-    changing = [name for name in floating if _changing(name, every)]
+    changing = [name for name in floating if _changing(name, all_sizes)]
     name = audio or next(iter(changing or [n for n in INPUTS if n in arrays] or floating or arrays), None)
     if name is None:
         return Axis()
-    axes = [axis for axis in _changing(name, every) if axis] or list(range(1, arrays[name].ndim)) or [0]
+    axes = [axis for axis in _changing(name, all_sizes) if axis] or list(range(1, arrays[name].ndim)) or [0]
     return Axis(name, max(axes, key=lambda axis: arrays[name].shape[axis]))
 
 
-def labels_axis(sized: Iterable[Sizes], audio: Axis) -> Axis | None:
-    """The axis of a text: it changes from clip to clip, and not as the input does. None if there is none."""
-    every = list(sized)
-    names = list(dict.fromkeys(name for name, _ in every[0] if name != audio.name and "mask" not in name))
-    lengths = [audio.of(sizes) for sizes in every]
-    for part in _LABELS:
+def labels_axis(all_sizes: list[Sizes], audio: Axis) -> Axis | None:
+    """The axis of a text, which differs between clips in another way than the input; None if there is none."""
+    names = list(dict.fromkeys(name for name, _ in all_sizes[0] if name != audio.name and "mask" not in name))
+    lengths = [audio.size(sizes) for sizes in all_sizes]
+    for part in _TEXT_NAMES:
         for name in names:
-            axes = [Axis(name, at) for at in _changing(name, every) if at] if part in name else []
-            axes = [axis for axis in axes if [axis.of(sizes) for sizes in every] != lengths]
+            axes = [Axis(name, at) for at in _changing(name, all_sizes) if at] if part in name else []
+            axes = [axis for axis in axes if [axis.size(sizes) for sizes in all_sizes] != lengths]
             if axes:
                 return axes[0]
     return None
 
 
-def _changing(name: str, every: list[Sizes]) -> list[int]:
-    """The axes of an entry whose size is not the same for all clips."""
-    axes = [axis for entry, axis in every[0] if entry == name]
-    return [axis for axis in axes if len({sizes.get((name, axis)) for sizes in every}) > 1]
+def _changing(name: str, all_sizes: list[Sizes]) -> list[int]:
+    """The axes of an entry whose sizes differ between clips."""
+    axes = [axis for entry, axis in all_sizes[0] if entry == name]
+    return [axis for axis in axes if len({sizes.get((name, axis)) for sizes in all_sizes}) > 1]
 
 
-def word_of(name: str, rate: float) -> str:
-    """The noun for lengths of an input."""
+def unit_noun(name: str, rate: float) -> str:
+    """The noun of an input's lengths: tokens, samples or frames."""
     return "tokens" if name == "input_ids" else "samples" if rate == SAMPLING_RATE else "frames"
 
 
 def text_sizes(rows: Dataset) -> list[int]:
-    """The characters or labels in each row of a table or a list of dictionaries; empty where unknown.
+    """The number of characters or labels in each row of a ``datasets.Dataset`` or a list of dictionaries.
 
-    Of a ``datasets.Dataset`` only that column is read.
+    It reads nothing but that column. Empty where there is none.
     """
     first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
     texts = native.call("library.info")["text_columns"]
@@ -148,16 +155,11 @@ def _stored_sizes(column: pa.ChunkedArray) -> list[int]:
     return []
 
 
-_SHARED = ("torch", "transformers", "datasets", "tokenizers", "peft")  # their objects hold no state of a collator
-_COPY_LIMIT = 4096  # entries of a container that is copied
-_HINT = "check that collator([dataset[0]]) gives the model's keyword arguments, or pass batch_fn(batch, length, labels)"
-
-
 class CollatedRows:
-    """``batch`` of any rows, and the sizes of each row alone.
+    """Collates rows of a dataset, always alike.
 
-    The collator is a copy and starts from the same random numbers each time; the generators are put back. Its errors
-    are raised as ``InvalidArgumentError``.
+    It uses a copy of the collator, which starts from the same random numbers each time; the process's generators are
+    left as they were. Errors of the collator are raised as ``InvalidArgumentError``.
     """
 
     def __init__(self, dataset: Dataset, collator: Collator, model: nn.Module | PretrainedConfig | None) -> None:
@@ -166,7 +168,7 @@ class CollatedRows:
 
     def row(self, number: int) -> Any:
         """One row of the dataset."""
-        with cpu_generators_kept():  # a dataset may augment
+        with cpu_generators_kept():  # a dataset may augment its clips
             seed_cpu(0)
             return self._dataset[number]
 
@@ -177,7 +179,7 @@ class CollatedRows:
         return self._sizes[number]
 
     def batch(self, rows: list[Any]) -> dict[str, Any]:
-        """Collates ``rows``."""
+        """The collator's batch of ``rows``."""
         with cpu_generators_kept():
             seed_cpu(0)
             try:
@@ -185,7 +187,7 @@ class CollatedRows:
             except AsrConfigError:
                 raise
             except Exception as error:
-                batch = self._without_unused(rows, error)
+                batch = self._collate_without_unused(rows, error)
         made = dict(batch) if hasattr(batch, "keys") and hasattr(batch, "__getitem__") else {}
         if not any(getattr(value, "shape", None) for value in pytree.tree_leaves(made)):
             raise InvalidArgumentError(f"the collator gave a {type(batch).__name__} without tensors", _HINT)
@@ -195,8 +197,8 @@ class CollatedRows:
     def _collator(self) -> Any:
         return collator_copy(self._original)
 
-    def _without_unused(self, rows: list[Any], error: Exception) -> Any:
-        """As the Trainer collates where ``remove_unused_columns`` is left on."""
+    def _collate_without_unused(self, rows: list[Any], error: Exception) -> Any:
+        """Collate the columns that the model takes, as the Trainer does where ``remove_unused_columns`` is on."""
         if hasattr(self._model, "forward") and isinstance(rows[0], Mapping):
             parameters = {*inspect.signature(bare(self._model).forward).parameters, "label", "label_ids"}
             with contextlib.suppress(Exception):  # the first error says more
@@ -207,19 +209,19 @@ class CollatedRows:
 
 
 def collator_copy(collator: Collator) -> Any:
-    """``collator`` with counters, containers and private generators of its own; itself where it cannot be copied.
+    """A copy of ``collator`` with its own counters, containers and generators, or itself where it cannot be copied.
 
-    Models, processors, tokenizers and datasets that it holds are the same objects.
+    The copy shares the models, processors, tokenizers and datasets.
     """
     try:
         return _copied(collator, {})
-    except Exception:  # of a class that cannot be copied, or not in this way
+    except Exception:  # an object of a class that cannot be copied in this way
         return collator
 
 
 def _copied(value: object, done: dict[int, Any]) -> Any:
     if id(value) not in done:
-        done[id(value)] = value  # in a reference cycle, the original
+        done[id(value)] = value  # a reference cycle ends at the original
         done[id(value)] = _copy(value, done)
     return done[id(value)]
 
@@ -230,18 +232,18 @@ def _copy(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, torch.Generator):
         return value.clone_state()
     if isinstance(value, functools.partial):
-        words = {name: _copied(entry, done) for name, entry in value.keywords.items()}
-        return functools.partial(_copied(value.func, done), *(_copied(entry, done) for entry in value.args), **words)
+        keywords = {name: _copied(entry, done) for name, entry in value.keywords.items()}
+        return functools.partial(_copied(value.func, done), *(_copied(entry, done) for entry in value.args), **keywords)
     if isinstance(value, types.MethodType):
         return types.MethodType(value.__func__, _copied(value.__self__, done))
     if isinstance(value, types.FunctionType):
-        return _function(value, done)
+        return _function_copy(value, done)
     if type(value) in (list, tuple, set, dict) and len(value) <= _COPY_LIMIT:
         entries = value.items() if isinstance(value, dict) else value
         return type(value)(_copied(entry, done) for entry in entries)
     if isinstance(value, type | types.ModuleType) or not hasattr(value, "__dict__"):
         return value
-    if type(value).__module__.partition(".")[0] in _SHARED:
+    if type(value).__module__.partition(".")[0] in _LIBRARIES:
         return value
     made = copy.copy(value)
     for name, entry in vars(value).items():
@@ -249,8 +251,8 @@ def _copy(value: Any, done: dict[int, Any]) -> Any:
     return made
 
 
-def _function(function: types.FunctionType, done: dict[int, Any]) -> types.FunctionType:
-    """A function with copies of the variables that it closes over."""
+def _function_copy(function: types.FunctionType, done: dict[int, Any]) -> types.FunctionType:
+    """A copy of a function, with copies of its closure variables."""
     if function.__closure__ is None:
         return function
     cells = tuple(types.CellType() for _ in function.__closure__)
