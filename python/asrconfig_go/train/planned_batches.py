@@ -73,12 +73,15 @@ def use_planned_batches(trainer: Trainer, config: PlanRecord, durations: array[f
     Returns:
         The function that undoes it.
     """
+    from ..guard.guard import guard_of
     from ..predict.step_sampler import StepSampler
     from .stream_batches import StreamBatches
     from .stream_training import use_batches
     from .trainer_reset import use_batch
 
-    args, knows_rule = trainer.args, _has_known_rule(trainer)
+    args, guard = trainer.args, guard_of(trainer)
+    # Micro-batches and unequal shares of the ranks can be weighted only where it is known what the loss divides by.
+    knows_rule = guard is not None and guard.knows_rule
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
     share = before[0] * before[1]
     if isinstance(trainer.train_dataset, StreamBatches):
@@ -123,7 +126,7 @@ def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int
         return None
     own = planned_device(config.devices, args.local_process_index)
     gathered = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
-    gathered[args.process_index] = own.samples if own and mode not in _PACKED and _has_known_rule(trainer) else 0
+    gathered[args.process_index] = own.samples if own and mode not in _PACKED else 0
     torch.distributed.all_reduce(gathered)
     shares, planned = gathered.tolist(), [device.samples for device in config.devices]
     if len(set(planned)) < 2:
@@ -131,19 +134,11 @@ def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int
     if sorted(shares) == sorted(planned) and sum(shares) == args.train_batch_size * args.world_size:
         return list(shares)
     warnings.warn(
-        "the plan's shares of a step are not taken (processes, GPUs, order or loss are not as planned); they are even",
+        "the plan's shares of a step are not taken (processes, GPUs or order are not as planned); they are even",
         PlanNotFollowedWarning,
         stacklevel=4,
     )
     return None
-
-
-def _has_known_rule(trainer: Trainer) -> bool:
-    """Whether the guard can weight unequal shares, so that their gradient is that of equal ones."""
-    from ..guard.guard import guard_of
-
-    guard = guard_of(trainer)
-    return guard is not None and guard.knows_rule
 
 
 def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float]) -> array[float] | None:
