@@ -30,11 +30,9 @@ _AUDIO_PACKAGES = {
     "soxr": "brings clips to 16 kHz; scipy does so, slower",
     "torchcodec": "decodes for datasets; here soundfile does that without it",
 }
-_REPAIRS = {
-    "soundfile": "pip install --force-reinstall soundfile",
-    "soxr": "pip install --force-reinstall soxr",
-    "torchcodec": "pip uninstall -y torchcodec (soundfile decodes then), or give it FFmpeg: apt-get install -y ffmpeg",
-}
+_REPAIR_TORCHCODEC = (
+    "pip uninstall -y torchcodec (soundfile decodes then), or give it FFmpeg: apt-get install -y ffmpeg"
+)
 _TIMEOUT_S = 120  # importing torch from a cold disk takes half a minute
 _PROBE = """
 import importlib.util, json, sys
@@ -216,7 +214,8 @@ def _audio_package(name: str, probe: dict[str, Any] | None) -> Finding:
         advice = "" if name == "torchcodec" else f"pip install {name}"
         return Finding("note" if advice else "ok", name, f"not installed: it {_AUDIO_PACKAGES[name]}", advice)
     if probe["error"]:
-        return Finding("note", name, f"{installed_version(name)} does not work: {probe['error']}", _REPAIRS[name])
+        advice = _REPAIR_TORCHCODEC if name == "torchcodec" else f"pip install --force-reinstall {name}"
+        return Finding("note", name, f"{installed_version(name)} does not work: {probe['error']}", advice)
     library = f", libsndfile {probe['library']}" if "library" in probe else ""
     return Finding("ok", name, f"{installed_version(name)}{library}")
 

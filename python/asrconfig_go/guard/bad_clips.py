@@ -214,11 +214,11 @@ class BadClips:
         calls = [call for call in self._window.calls if call.inputs is not None]
         clips = self._measured_alone("jump", calls)
         blamed = [clip for clip in clips if clip.fails()] or _standing_out(clips, usual)
+        problem, text = "gradient", f"the gradient norm is {norm}"
         if math.isfinite(norm):
+            problem = "jump"
             text = f"the gradient norm is {norm:.3g}, {norm / usual:.0f} times the median of {RECENT} steps"
-            self._report("jump", text, calls, clips, blamed, "reported", step)
-        else:
-            self._report("gradient", f"the gradient norm is {norm}", calls, clips, blamed, "reported", step)
+        self._report(problem, text, calls, clips, blamed, "reported", step)
 
     def report_evaluated(self, call: Call, text: str, rows: ClipRows, saved: bool) -> None:
         """Report a batch of an evaluation whose loss is not finite.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.batches import batch_size, extent
-from .._core.declared import OVERHEAD_S
 from .._core.files import write_whole
 from .._core.out_of_memory import add_note
 from .._core.output import listed
@@ -67,12 +66,10 @@ class GuardedTrainer:
     def __init__(self, trainer: Trainer, options: GuardOptions) -> None:
         check_trainer(trainer)
         self.trainer, self._options = trainer, options
-        training = Budget(options.micro_batch, options.overhead_s, options.host_s)
+        limits = options.micro_batch, options.overhead_s, options.host_s
+        training = Budget(*limits)
         if options.memory is not None:
-            overhead_s = OVERHEAD_S if options.overhead_s is None else options.overhead_s
-            training = MemoryBudget(
-                options.memory, options.memory_limit_bytes, options.micro_batch, overhead_s, options.host_s
-            )
+            training = MemoryBudget(options.memory, options.memory_limit_bytes, *limits)
         self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.preflight: PreflightReport | None = None
         ranks = self.ranks = ProcessGroup(trainer)

@@ -101,10 +101,10 @@ class MemoryBudget(Budget):
         memory: MemoryModel,
         limit_bytes: int | None = None,
         samples: int | None = None,
-        overhead_s: float = OVERHEAD_S,
+        overhead_s: float | None = None,
         host_s: float = 0.0,
     ) -> None:
-        super().__init__(samples, overhead_s, host_s)
+        super().__init__(samples, OVERHEAD_S if overhead_s is None else overhead_s, host_s)
         if limit_bytes is None and memory.target.limit_bytes is None:
             raise InvalidArgumentError(
                 "the memory model has no GPU given", 'trace it with gpu="L4", or pass memory_limit_bytes'

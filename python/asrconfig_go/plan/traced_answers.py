@@ -69,7 +69,10 @@ class Pairs:
         if max(rows)[0] < _NEARLY * longest_s:
             rows.append((longest_s, memory.labels(longest_s)))
         front = _front(rows, 1.0 if exact else _NEARLY)
-        seconds, labels = front[0] if len(front) == 1 else max(front, key=lambda row: _peak(memory, *row))
+        seconds, labels = front[0]
+        if len(front) > 1:
+            peaks = [memory.estimate(_COMPARED_CLIPS, *row, timeline=0).peak_reserved for row in front]
+            seconds, labels = front[peaks.index(max(peaks))]
         return cls(tuple(rows), longest_s, seconds, labels)
 
     def at(self, seconds: float) -> tuple[float, int | None]:
@@ -89,10 +92,6 @@ def _front(rows: list[tuple[float, int]], share: float) -> list[tuple[float, int
         if not any(longer >= share * seconds and more >= share * labels for longer, more in front):
             front.append((seconds, labels))
     return front
-
-
-def _peak(memory: MemoryModel, seconds: float, labels: int) -> int:
-    return memory.estimate(_COMPARED_CLIPS, seconds, labels, timeline=0).peak_reserved
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import datetime
-import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -163,8 +162,7 @@ def _batch(batch_fn: BatchFunction | None, model: nn.Module, memory_model: Memor
 def _measure(job: _Job, made: dict[str, Any], shape: Shape, steps: int) -> _Peak:
     """The peaks of the run, without what was on the GPU before besides model and optimizer."""
     cuda = torch.cuda
-    gc.collect()
-    cuda.empty_cache()
+    free_memory()
     foreign = max(0, int(cuda.memory_allocated()) - _own_bytes(job))
     cuda.reset_peak_memory_stats()
     try:
