@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -29,22 +30,13 @@ func (s *search) guess(w candidate) *Traced {
 		none.Memory.Largest(s.clips.longest()) >= s.perDevice {
 		return nil // a whole share fits with nothing computed again
 	}
-	like := cmpOr(none, all, s.anyOf(w))
+	like := cmp.Or(none, all, s.anyOf(w))
 	if like == nil || len(like.Work) == 0 {
 		return nil
 	}
 	t := *like
 	t.Memory = batching.Limits{{Seconds: s.clips.longest(), Batch: s.perDevice}}
 	return &t
-}
-
-func cmpOr(all ...*Traced) *Traced {
-	for _, t := range all {
-		if t != nil {
-			return t
-		}
-	}
-	return nil
 }
 
 // tracedWith is the trace of a candidate with other checkpointing.

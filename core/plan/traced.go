@@ -80,13 +80,15 @@ type TracedDecoder struct {
 	CacheBytes int64   `json:"cache_bytes"` // keys and values of the texts of an evaluation batch
 }
 
-// paddedSeconds is the audio that the model computes for a micro-batch: clips as long as Seconds,
-// or as the model makes all of them.
+// clipSeconds is how long the clips of a micro-batch last.
+func (w TracedWork) clipSeconds() float64 { return float64(w.Batch) * w.Seconds }
+
+// paddedSeconds is the audio that the model computes for them.
 func (t Traced) paddedSeconds(w TracedWork) float64 {
 	if t.FixedS > 0 {
 		return float64(w.Batch) * t.FixedS
 	}
-	return float64(w.Batch) * w.Seconds
+	return w.clipSeconds()
 }
 
 // NotTraced explains why a model was not traced, as a clause, and how to change that, as a
@@ -110,8 +112,8 @@ func (t Traced) check() error {
 	}
 	if len(t.Work) != 0 && (len(t.Work) == 1 || len(t.Work) > 3 ||
 		!(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 &&
-			(t.paddedSeconds(t.Work[0]) < t.paddedSeconds(t.Work[1]) || t.FixedS > 0) &&
-			t.paddedSeconds(t.Work[1]) < maxHeld)) {
+			t.Work[0].clipSeconds() < t.Work[1].clipSeconds() &&
+			t.Work[1].clipSeconds() < maxHeld)) {
 		return fault.New(fault.InvalidArgument, "trace again",
 			"the traced work is not that of a short clip and of a larger micro-batch")
 	}

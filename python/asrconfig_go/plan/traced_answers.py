@@ -195,6 +195,7 @@ class TracedAnswers:
     def _shapes(self, rows: Table) -> Iterator[Shape]:
         mean = max(SHORTEST_S, sum(self._durations) / len(self._durations))
         usual = max(1, next((size for seconds, size in rows if seconds >= mean), rows[-1][1]))
+        # A third length for the parabola of a clip's arithmetic; no clip is longer than a fixed length.
         longest_s = self._worst.longest_s if self._fixed_s else max(self._worst.longest_s, 2 * mean)
         sizes = [(1, min(SHORTEST_S, mean / 2)), (usual, mean), (1, longest_s)]
         return (Shape(size, seconds, self._memory.labels(seconds)) for size, seconds in sizes)
