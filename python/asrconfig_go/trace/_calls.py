@@ -48,17 +48,15 @@ class Call(NamedTuple):
 
 @dataclass
 class Calls:
-    """The calls of a segment in order: the number of each ``Call``, its own numbers, and its lane (see ``Segment``)."""
+    """The calls of a segment in order: the number of each ``Call``, and its own numbers."""
 
     kinds: list[int] = field(default_factory=list)
     numbers: list[Numbers] = field(default_factory=list)
-    lanes: list[int] = field(default_factory=list)
 
-    def add(self, kind: int, numbers: Numbers, lane: int) -> None:
+    def add(self, kind: int, numbers: Numbers) -> None:
         """Append a call."""
         self.kinds.append(kind)
         self.numbers.append(numbers)
-        self.lanes.append(lane)
 
 
 def costs(
@@ -188,12 +186,7 @@ class Whereabouts:
         self._names: dict[int, str] = {}
         self._optimizing = 0
         self._starts: list[int] = []  # autograd sequence numbers at which the running module changed
-        self._owners: list[tuple[str, int]] = []  # that module, and the lane
-        self.layers: dict[int, int] = {}
-        """The number of each layer in ``lane``, by the id of each of its modules."""
-        self.outermost: set[int] = set()
-        """The ids of the layers alone."""
-        self._lane = 0
+        self._owners: list[str] = []  # that module
 
     def hooked(self) -> ExitStack:
         """Global hooks, removed when the stack closes."""
@@ -215,17 +208,6 @@ class Whereabouts:
             return "optimizer", ""
         return self.resting, self._stack[-1] if self._stack else self.loading
 
-    def start(self) -> None:
-        """Reset the lane for a new segment."""
-        self._lane = 0
-
-    def lane(self) -> int:
-        """2n + 1 inside layer n, and 2n + 2 after it until the next one begins; 0 before all of them.
-
-        Call it after ``now``. What autograd adds up between two nodes belongs to the one before.
-        """
-        return self._lane
-
     def at_work(self) -> bool:
         """Whether a module, a backward pass or an optimizer runs at this moment."""
         return bool(self._stack or self._optimizing or in_backward())
@@ -234,21 +216,15 @@ class Whereabouts:
         node = _node()
         if node is None or not self._starts:
             return ""
-        number = node._sequence_nr()
-        place = bisect.bisect_right(self._starts, number) - 1
-        if place < 0:
-            return ""
-        owner, lane = self._owners[place]
-        if number < self._starts[-1]:  # not a recomputed node, nor one that adds to a parameter's gradient
-            self._lane = lane
-        return owner
+        place = bisect.bisect_right(self._starts, node._sequence_nr()) - 1
+        return self._owners[place] if place >= 0 else ""
 
     def _note(self) -> None:
         """Attribute autograd nodes from the next one on to the module on top of the stack."""
         if in_backward():
             return  # a recomputed layer: its nodes are walked at once, while the stack names the module
         start = _sequence()
-        owner = self._stack[-1] if self._stack else "", self._lane
+        owner = self._stack[-1] if self._stack else ""
         if self._starts and self._starts[-1] == start:
             self._owners[-1] = owner
         else:
@@ -260,15 +236,11 @@ class Whereabouts:
             self._names.update((id(m), name) for name, m in module.named_modules())
             if not in_backward() and not isinstance(module, ParametrizationList):
                 self._entered(module)  # a parametrization is also called while its module is built
-        if (number := self.layers.get(id(module))) is not None:
-            self._lane = 2 * number + 1
         self._stack.append(self._names.get(id(module), type(module).__name__))
         self._note()
 
     def _leave(self, module: nn.Module, args: object, output: object) -> None:
         self._stack.pop()
-        if id(module) in self.outermost:
-            self._lane = 2 * self.layers[id(module)] + 2
         self._note()
 
     def _start_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:

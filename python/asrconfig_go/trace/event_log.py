@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 
 from .._core.files import write_whole
 from ..errors import InvalidArgumentError, UnsupportedError
-from ._calls import Args, Call, Calls, Numbers, costs, type_name
+from ._calls import Args, Call, Calls, costs, type_name
 
 TAGS = ("", "parameter", "buffer", "gradient", "optimizer", "input", "workspace", "output")
 FORMAT, VERSION = "asrconfig-trace", 2
@@ -58,8 +58,7 @@ class Names:
 class Segment:
     """A part of the run. ``events``: the bytes of a storage that is allocated, or -1 - number of one that is freed.
 
-    ``first`` is the number of its first storage. ``lane`` is the layer that allocated each, by ``Whereabouts.lane``; it
-    is not written to files.
+    ``first`` is the number of its first storage.
     """
 
     kind: str
@@ -69,7 +68,6 @@ class Segment:
     op: list[int] = field(default_factory=list)
     module: list[int] = field(default_factory=list)
     tag: list[int] = field(default_factory=list)
-    lane: list[int] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)
 
@@ -79,13 +77,13 @@ class Segment:
 
 
 class EventLog:
-    """Watches storages. ``where`` returns the current phase and module, ``lane`` then the layer."""
+    """Watches storages. ``where`` returns the current phase and module."""
 
-    def __init__(self, where: Callable[[], tuple[str, str]], lane: Callable[[], int] = int) -> None:
+    def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
         self.ops, self.modules, self.calls = Names(), Names(), Names()
         self.segments: list[Segment] = []
         self.births = 0
-        self._where, self._lane = where, lane
+        self._where = where
         self._living: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._home: list[tuple[Segment, int]] = []  # the segment of each storage, and its place there
         self._open = False
@@ -139,7 +137,7 @@ class EventLog:
             number = -1 - event
             if event >= 0:
                 place = len(segment.op)
-                self._repeat_birth(sizes[place], like, place)
+                self._append_birth(sizes[place], like.op[place], like.module[place], like.tag[place])
             elif number >= like.first:
                 self._write_death(segment.first + number - like.first)
             else:
@@ -147,37 +145,8 @@ class EventLog:
                 renewed[before.first + place] = segment.first + place
                 self._write_death(before.first + place)
         segment.phases = list(like.phases)
-        self.renew(renewed)
-
-    def write(
-        self,
-        like: Segment,
-        end: int,
-        earlier: dict[int, int],
-        shape: dict[str, int],
-        sizes: list[int],
-        calls: list[tuple[Call, Numbers]],
-    ) -> None:
-        """Write a segment with the first ``end`` events of ``like``, and these sizes and calls.
-
-        ``earlier`` maps what ``like`` frees of earlier segments to what this one frees.
-        """
-        self.begin(like.kind, shape, "")
-        moved, places = self.births - like.first, iter(range(len(sizes)))
-        for event in like.events[:end]:
-            if event >= 0:
-                place = next(places)
-                self._repeat_birth(sizes[place], like, place)
-            else:
-                self._write_death(earlier.get(-1 - event, -1 - event + moved))
-        self.segments[-1].phases = list(like.phases)
-        for (call, numbers), lane in zip(calls, like.calls.lanes, strict=True):
-            self.segments[-1].calls.add(self.calls(call), numbers, lane)
-
-    def renew(self, numbers: dict[int, int]) -> None:
-        """Renumber living storages."""
         for key, (number, reference) in self._living.items():
-            self._living[key] = (numbers.get(number, number), reference)
+            self._living[key] = (renewed.get(number, number), reference)
 
     def call(self, op: OpOverload, name: str, args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> None:
         """Record what an operation on the device computes and moves."""
@@ -205,7 +174,7 @@ class EventLog:
         return "" if phase == "optimizer" else phase
 
     def _add_call(self, call: Call, numbers: tuple[int, ...]) -> None:
-        self.segments[-1].calls.add(self.calls(call), numbers, self._lane())
+        self.segments[-1].calls.add(self.calls(call), numbers)
 
     def passing(self, size: int, op: str) -> None:
         """Record a workspace that an operation allocates and frees."""
@@ -265,19 +234,15 @@ class EventLog:
         if segment.phases[-1][1] != phase:
             segment.phases.append((len(segment.events), phase))
         op_number, tag_number = self.ops(self._called or op), TAGS.index(tag)
-        return self._append_birth(size, op_number, self.modules(module), tag_number, self._lane())
+        return self._append_birth(size, op_number, self.modules(module), tag_number)
 
-    def _repeat_birth(self, size: int, like: Segment, place: int) -> None:
-        self._append_birth(size, like.op[place], like.module[place], like.tag[place], like.lane[place])
-
-    def _append_birth(self, size: int, op: int, module: int, tag: int, lane: int) -> int:
+    def _append_birth(self, size: int, op: int, module: int, tag: int) -> int:
         segment = self.segments[-1]
         self._home.append((segment, len(segment.op)))
         segment.events.append(size)
         segment.op.append(op)
         segment.module.append(module)
         segment.tag.append(tag)
-        segment.lane.append(lane)
         self.births += 1
         return self.births - 1
 

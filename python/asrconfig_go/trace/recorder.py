@@ -112,7 +112,7 @@ class MemoryRecorder:
         }
         self.notes: list[str] = []
         self._where = Whereabouts(self._entered, self._stepping)
-        self._log = EventLog(self._where.now, self._where.lane)
+        self._log = EventLog(self._where.now)
         self._working = False
         self._capability = compute_capability
         self._workspaces = Workspaces(self._log, compute_capability, in_backward)
@@ -159,12 +159,6 @@ class MemoryRecorder:
     def lengths(self) -> list[dict[str, Any]]:
         """The lengths that sizes depend on, as in the trace file."""
         return self._mode.lengths.rungs
-
-    def tell_apart(self, layers: dict[nn.Module, int]) -> None:
-        """Record which of these numbered layers makes each allocation."""
-        # A checkpoint that is recomputed runs a layer's modules without calling the layer.
-        self._where.layers = {id(part): number for layer, number in layers.items() for part in layer.modules()}
-        self._where.outermost = {id(layer) for layer in layers}
 
     def load(self, model: nn.Module) -> None:
         """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it by itself."""
@@ -214,7 +208,6 @@ class MemoryRecorder:
         self.settle()
         self._log.begin(kind, shape, phase)
         self._where.resting = phase
-        self._where.start()
 
     def step(self, **shape: int) -> None:
         """The end of one iteration of your loop; ``shape`` (batch, length, labels) lets other shapes be computed."""

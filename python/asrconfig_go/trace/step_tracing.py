@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +29,6 @@ from .training_loop import TrainingLoop, checked_point
 _GIVE = "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)"
 _DECODER = "decoder_input_ids"
 _LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
-_SHAPES = 4  # to trace, from which on a shortened model is recorded first
 
 
 def trace_training(
@@ -84,15 +82,8 @@ def trace_training(
         points = [batch_fn.real(checked_point(point)) for point in points or batch_fn.points()]
         for point in points:  # before the recorder sees what a collator computes
             batch_fn(*point)
-    shortens = every_n_layers == 1 and (points is None or len(points) >= _SHAPES)
     while True:
-        short, trial = None, replace(settings, exact_shapes=False)
-        # Whatever fails here, the whole model is recorded without it, and raises the error if it fails there, too.
-        with suppress(Exception), MemoryRecorder(compute_capability=compute_capability) as recorder:
-            if shortens:
-                built = _built(model, lora_rank, recorder)
-                short = trial.run_shortened(recorder, built, points, _next_to_try(built, batch_fn, refused))
-        loop = replace(settings, formulas=not trial.by_shape)
+        loop = replace(settings)  # with nothing of an earlier attempt
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
             built = _built(model, lora_rank, recorder)
             if hasattr(model, "_orig_mod"):
@@ -100,7 +91,7 @@ def trace_training(
             recorder.notes += [unseen] if unseen else []
             made_up = _next_to_try(built, batch_fn, refused)
             try:
-                loop.run(recorder, built, points, progress, made_up, short)
+                loop.run(recorder, built, points, progress, made_up)
                 return recorder.trace()
             except (TraceError, NoLossError) as error:
                 if loop.evaluates:  # a training is planned without it, as where lengths are predicted

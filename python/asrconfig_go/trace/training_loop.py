@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,14 +17,13 @@ from .._core.declared import Optimizer, Precision
 from .._core.modules import checkpoint_options, trainer_stops_caching
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
-from ._shortened import Layers, Shortened, Stretch, Whole, Window, Windows
+from ._windows import Window, Windows
 from .event_log import NoLossError, RefusedBatchError, Segment
 from .made_up_batches import BatchFunction, LossFunction, MadeUp, Point
 from .recorder import MemoryRecorder
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WINDOW = 3  # micro-batches of a window that are run: further ones repeat the third
-_WORTH = 16  # layers to leave out, from which on a shortened model is recorded first
 _UNLIKE = 3  # shapes with different operations at each, after which no formula of the shape covers the step
 
 
@@ -33,8 +31,7 @@ _UNLIKE = 3  # shapes with different operations at each, after which no formula 
 class TrainingLoop:
     """What ``Trainer.train`` does to memory: transformers.Trainer.training_step and _inner_training_loop.
 
-    With ``exact_shapes`` the caller needs the shapes themselves, and not formulas of all others; without ``formulas``
-    no formula covers the shapes, so that the first of them is enough.
+    With ``exact_shapes`` the caller needs the shapes themselves, and not formulas of all others.
     """
 
     batch_fn: BatchFunction | None
@@ -49,14 +46,10 @@ class TrainingLoop:
     max_grad_norm: float
     evaluation: bool
     exact_shapes: bool
-    formulas: bool = True
-    by_shape: bool = field(default=False, init=False)  # the model has other operations at each of the first shapes
     evaluates: bool = field(default=False, init=False)  # now
     # The window's inputs: the Trainer keeps them until it has fetched the next window's.
     inputs: list[Any] = field(default_factory=list, init=False)
     last_loss: torch.Tensor | None = field(default=None, init=False)
-    stretches: list[Stretch] = field(default_factory=list, init=False)
-    writer: Whole | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         checked("precision", self.precision, Precision)
@@ -83,18 +76,6 @@ class TrainingLoop:
             "loop": "trainer",
         }
 
-    def run_shortened(
-        self, recorder: MemoryRecorder, model: nn.Module, points: Sequence[Point] | None, made_up: MadeUp | None
-    ) -> Shortened | None:
-        """Record the model without most of its identical layers; None where that saves too little."""
-        layers = Layers(model)
-        if layers.left_out < _WORTH:
-            return None
-        recorder.tell_apart(layers.numbers)
-        layers.leave_out()
-        self.run(recorder, model, points, None, made_up)
-        return None if self.by_shape else Shortened(recorder.log, self.stretches, recorder.lengths, layers)
-
     def run(
         self,
         recorder: MemoryRecorder,
@@ -102,13 +83,8 @@ class TrainingLoop:
         points: Sequence[Point] | None,
         progress: Callable[[int, int], None] | None,
         made_up: MadeUp | None,
-        short: Shortened | None = None,
     ) -> None:
-        """Record every window of the trace; those that ``short`` explains are not run."""
-        if short is not None:
-            recorder.tell_apart(Layers(model).numbers)
-            recorder.lengths.extend(short.lengths[1:])
-            self.writer = Whole(recorder.log, self.stretches, short)
+        """Record every window of the trace, and the evaluations."""
         recorder.about["model"] = type(model).__name__
         if made_up is not None:
             batches = made_up.batches
@@ -120,7 +96,7 @@ class TrainingLoop:
                 recorder.notes.append(f"batches were made up: {made_up.words}")
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
-        points = [checked_point(point) for point in points][: None if self.exact_shapes or self.formulas else 1]
+        points = [checked_point(point) for point in points]
         windows = [points[0]] * (self.steps - 1) + points
         trained = [p for p in model.parameters() if p.requires_grad]
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
@@ -134,12 +110,10 @@ class TrainingLoop:
         scaler = torch.amp.GradScaler("cpu") if self.dtype is torch.float16 else None
         ran = Windows(recorder.log)
         for number, point in enumerate(windows):
-            window = partial(self._window, recorder, model, optimizer, scaler, point, ran)
-            self._stretch(recorder, point, window)
+            self._window(recorder, model, optimizer, scaler, point, ran)
             if progress is not None:
                 progress(number + 1, len(windows))
-            self.by_shape = self.by_shape or (number + 2 == self.steps + _UNLIKE and ran.unlike(_UNLIKE))
-            if self.by_shape and not self.exact_shapes:
+            if not self.exact_shapes and number + 2 == self.steps + _UNLIKE and ran.unlike(_UNLIKE):
                 points = points[:_UNLIKE]
                 break
         if self.evaluation:
@@ -147,19 +121,8 @@ class TrainingLoop:
             model.eval()
             self.inputs.clear()
             for point in points:
-                self._stretch(recorder, point, partial(self._evaluate_batch, recorder, model, point))
+                self._evaluate_batch(recorder, model, point)
             self.evaluates = False
-
-    def _stretch(self, recorder: MemoryRecorder, point: Point, run: Callable[[], None]) -> None:
-        """Record a window or an evaluation, without running it where the shortened model explains it."""
-        recorder.settle()
-        first = len(recorder.log.segments)
-        written = self.writer is not None and self.writer.write(_shape(point))
-        if not written:
-            run()
-        self.stretches.append(Stretch.ended(recorder.log.segments[first:]))
-        if self.writer is not None and not written:
-            self.writer.ran()
 
     def _window(
         self,

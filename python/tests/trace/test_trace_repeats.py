@@ -14,7 +14,7 @@ from torch import nn
 
 from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.trace import trace_training
-from asrconfig_go.trace._shortened import Windows
+from asrconfig_go.trace._windows import Windows
 from trace_fixtures import as_recorded, whisper
 
 
