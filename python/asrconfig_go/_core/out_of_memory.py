@@ -38,6 +38,11 @@ def classify(error: BaseException) -> dict[str, Any]:
     return answer
 
 
+def is_gpu_oom(error: BaseException, maybe: bool = False) -> bool:
+    """Whether GPU memory ran out; ``maybe``: or may have."""
+    return classify(error)["class"] in (("gpu_oom", "maybe") if maybe else ("gpu_oom",))
+
+
 def clear_frames(error: BaseException) -> None:
     """Empty the local variables in the traceback of ``error``, which hold the step's tensors.
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.batches import UnsplittableBatchError, batch_size, check_rows, copied, extent, piece, split, tensors_of
-from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.batches import UnsplittableBatchError, batch_size, check_rows, copied, extent, split, tensors_of
+from .._core.files import from_storage
+from .._core.out_of_memory import clear_frames, first_line, free_memory, is_gpu_oom
 from .._core.random_state import cpu_state
 from .._core.render import plural
 from .bad_clips import BadClips
+from .engine import Engine
 from .loading import ClipRows, fewer_workers, ran_out
-from .loop import Batch, Before, Call, Split
-from .loss_rule import LossRule, weighted
+from .loop import Batch, Before, Call
+from .loss_rule import weighted
 from .micro_batches import Attempts, Budget, CannotRetryError, Piece, Step
-from .optimizer_step import Report
 from .process_group import ProcessGroup
-from .rule_measurement import informative
-from .trainer_loop import labels_name
+from .rule_measurement import trial
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
@@ -40,39 +40,49 @@ _MAX_BATCHES = 8  # batches whose clips are computed alone and named
 _MAX_METRICS = 5  # metrics that are named
 
 
-class Predictions:
-    """``prediction_step`` of one Trainer, in pieces where a batch does not fit."""
+class Evaluation:
+    """The evaluations of one Trainer, in pieces where a batch does not fit.
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        rule: LossRule,
-        budget: Budget,
-        attempts: Attempts,
-        ranks: ProcessGroup,
-        by: Split | None,
-    ) -> None:
-        self._trainer, self._rule, self._budget, self._attempts = trainer, rule, budget, attempts
-        self._ranks, self._split = ranks, by
+    The loss of each batch is looked at; what stands out is among the ``batches`` of the training's ``bad`` clips.
+    """
+
+    def __init__(self, trainer: Trainer, engine: Engine, ranks: ProcessGroup, bad: BadClips) -> None:
+        self._trainer, self._engine, self._ranks, self._bad = trainer, engine, ranks, bad
+        self._rule, self._attempts, self._split = engine.rule, engine.attempts, engine.splitting.split
+        self.budget = Budget()
         self._fitting: tuple[str, ...] = ()  # the rules that fitted a loss of an evaluation
-        self.original: Callable[..., Any] = trainer.prediction_step
-        self._labels = labels_name(trainer)
+        self._predict, self._evaluate = trainer.prediction_step, trainer.evaluation_loop
+        self._accumulation_steps: int | None = trainer.args.eval_accumulation_steps
+        self._rows = ClipRows(trainer, lambda: self._batches)
+        self._batches = self._bad_batches = 0
+        self._prefix = ""  # of the running evaluation's metrics
+        self._reported: set[str] = set()
 
-    def step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
+    def begin(self) -> None:
+        """A training begins."""
+        self._reported.clear()
+
+    def remove(self) -> None:
+        """Let the Trainer keep predictions where it did."""
+        self._trainer.args.eval_accumulation_steps = self._accumulation_steps
+
+    def prediction_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Loss, predictions and labels of a batch."""
-        model, budget = self._ranks.inner(model), self._budget
+        if self._engine.splitting.is_shared:
+            return self._predict(model, inputs, *args, **kwargs)
+        model, budget = self._ranks.inner(model), self.budget
         versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
 
         def predict(part: Batch) -> Any:
             with self._ranks.apart():
-                return self.original(model, part, *args, **kwargs)
+                return self._predict(model, part, *args, **kwargs)
 
         def first() -> Any:
-            self._attempts.running = lambda: _piece(inputs, budget, self._split)
+            self._attempts.running = lambda: self._piece(inputs)
             return again() if budget.is_limited else predict(inputs)
 
         def again() -> Any:
-            piece = self._attempts.running = _piece(inputs, budget, self._split)
+            piece = self._attempts.running = self._piece(inputs)
             if piece is None or piece.cannot_split or piece.samples >= batch_size(inputs):
                 return predict(inputs)
             return self._in_parts(inputs, predict, (self._split or split)(inputs, piece.samples))
@@ -80,10 +90,25 @@ class Predictions:
         def retry() -> Any:
             if any(tensor._version != version for tensor, version in versions):
                 raise CannotRetryError("the prediction step has changed its batch in place")
-            move_predictions_off(self._trainer)
+            self._move_predictions_off()
             return again()
 
-        return self._attempts.run(Step(place="evaluation", budget=budget, first=first, again=retry))
+        predicted = self._attempts.run(Step(place="evaluation", budget=budget, first=first, again=retry))
+        self._look(model, inputs, predicted[0])
+        return predicted
+
+    def _piece(self, inputs: Batch) -> Piece | None:
+        """What a batch is computed as; None where its number of clips is unknown."""
+        try:
+            count, clip_extent = batch_size(inputs), extent(inputs)
+        except UnsplittableBatchError:
+            return None
+        try:
+            if self._split is None:
+                check_rows(inputs)
+        except UnsplittableBatchError as error:
+            return Piece(count, clip_extent, cannot_split=str(error.message), hint="pass attach(split=…)")
+        return Piece(self.budget.size(clip_extent, count), clip_extent)
 
     def _in_parts(self, inputs: Batch, predict: Callable[[Any], Any], parts: Sequence[Any]) -> tuple[Any, Any, Any]:
         """Loss, predictions and labels, combined from those of the ``parts`` as the Trainer combines batches."""
@@ -102,34 +127,23 @@ class Predictions:
             return None, logits, labels
         # How losses of parts add up is measured once, and again where rules that fitted weight these parts differently.
         fitting = self._fitting
-        if not fitting or not self._are_alike(inputs, parts):
+        if not fitting or not (len(fitting) == 1 or self._rule.are_alike(fitting, inputs, parts)):
             fitting = self._measured(inputs, predict)
         shares = self._rule.shares(inputs, parts, fitting[0])
         return sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True)), logits, labels
 
-    def _are_alike(self, inputs: Batch, parts: Sequence[Any]) -> bool:
-        if len(self._fitting) == 1:
-            return True
-        first, *others = ([float(share) for share in self._rule.shares(inputs, parts, rule)] for rule in self._fitting)
-        return all(math.isclose(a, b, rel_tol=1e-6) for other in others for a, b in zip(first, other, strict=True))
-
     def _measured(self, inputs: Batch, predict: Callable[[Any], Any]) -> tuple[str, ...]:
         """The rules that fit a few clips, the best one first."""
-        count = min(_CLIPS, batch_size(inputs), max(2, self._budget.size(extent(inputs), _CLIPS)))
-        if self._split is not None:
-            clips = self._split(inputs, count)[0]
-            parts = self._split(clips, (batch_size(clips) + 1) // 2)
-        else:
-            clips = informative(inputs, count, self._labels)
-            parts = [piece(clips, 0, 1), piece(clips, 1, count)]
+        count = min(_CLIPS, batch_size(inputs), max(2, self.budget.size(extent(inputs), _CLIPS)))
+        clips, parts = trial(inputs, count, self._engine.loop.labels, self._split)
         try:
             together, *losses = (predict(copied(part))[0].double() for part in (clips, *parts))
         except Exception as error:
-            if classify(error)["class"] not in ("gpu_oom", "maybe"):
+            if not is_gpu_oom(error, maybe=True):
                 raise
             clear_frames(error)
             rule = self._rule.in_evaluation
-            if rule is None or not self.original.__module__.startswith("transformers."):
+            if rule is None or not self._predict.__module__.startswith("transformers."):
                 raise CannotRetryError(
                     f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}"
                 ) from None
@@ -149,130 +163,51 @@ class Predictions:
         self._fitting = fitting
         return fitting
 
+    def evaluation_loop(self, dataloader: torch.utils.data.DataLoader, *args: object, **kwargs: object) -> Any:
+        """The Trainer's loop, which moves predictions off the GPU once they do not fit there.
 
-def _piece(inputs: Batch, budget: Budget, by: Split | None) -> Piece | None:
-    """What a batch is computed as; None where its number of clips is unknown."""
-    try:
-        count, clip_extent = batch_size(inputs), extent(inputs)
-    except UnsplittableBatchError:
-        return None
-    try:
-        if by is None:
-            check_rows(inputs)
-    except UnsplittableBatchError as error:
-        return Piece(count, clip_extent, cannot_split=str(error.message), hint="pass attach(split=…)")
-    return Piece(budget.size(clip_extent, count), clip_extent)
-
-
-def evaluating(
-    trainer: Trainer, original: Callable[..., Any], report: Report, snapshot: Callable[[str, Exception], str]
-) -> Callable[..., Any]:
-    """``original``, an ``evaluation_loop``, that moves predictions off the GPU once they do not fit there.
-
-    That is after each batch. Where host memory runs out in loading, half the workers load. The loop is then repeated
-    from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and the error is raised.
-    """
-
-    def evaluation_loop(dataloader: torch.utils.data.DataLoader, *args: object, **kwargs: object) -> Any:
+        That is after each batch. Where host memory runs out in loading, half the workers load. The loop is then
+        repeated from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and the error is
+        raised.
+        """
         while True:
             try:
-                return original(dataloader, *args, **kwargs)
+                return self._evaluated(dataloader, *args, **kwargs)
             except Exception as error:
+                training = self._trainer.args
                 loading = getattr(dataloader, "num_workers", 0) > 0 and ran_out(error, dataloader)
-                moved = trainer.args.eval_accumulation_steps == 1
-                again = (loading and trainer.args.world_size == 1) or (not moved and _can_repeat(trainer, error))
-                if not again or getattr(trainer.args, "batch_eval_metrics", False):
+                moved = training.eval_accumulation_steps == 1
+                again = (loading and training.world_size == 1) or (not moved and _can_repeat(self._trainer, error))
+                if not again or getattr(training, "batch_eval_metrics", False):
                     raise
-                saved = snapshot("evaluation", error)
+                saved = self._attempts.snapshot("evaluation", error)
                 clear_frames(error)
                 text = first_line(error)
             if loading:
                 before, after = fewer_workers(dataloader)
                 text += f" (loader workers {before} → {after})"
             else:
-                move_predictions_off(trainer)
+                self._move_predictions_off()
             free_memory()
-            report("evaluation", text, saved)
+            self._attempts.note("evaluation", text, saved)
 
-    return evaluation_loop
+    def _move_predictions_off(self) -> None:
+        """Let evaluation keep predictions in host memory, batch by batch; the Trainer looks at this after each."""
+        self._trainer.args.eval_accumulation_steps = 1
 
-
-def move_predictions_off(trainer: Trainer) -> None:
-    """Let evaluation keep predictions in host memory, batch by batch; the Trainer looks at this after each."""
-    trainer.args.eval_accumulation_steps = 1
-
-
-def predictions_back(trainer: Trainer) -> Callable[[], None]:
-    """The way back from ``move_predictions_off``."""
-    before = trainer.args.eval_accumulation_steps
-    return lambda: setattr(trainer.args, "eval_accumulation_steps", before)
-
-
-def saving(trainer: Trainer, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
-    """``_save_checkpoint``, repeated once when memory ran out: it writes the same files again.
-
-    It is repeated a few times where the storage that it writes to does not answer.
-    """
-    save = trainer._save_checkpoint
-
-    def original(*args: object, **kwargs: object) -> Any:
-        from .._core.files import from_storage
-
-        if trainer.args.world_size > 1:
-            return save(*args, **kwargs)
-        return from_storage(trainer.args.output_dir, lambda: save(*args, **kwargs), files_alone=False)
-
-    def save_checkpoint(*args: object, **kwargs: object) -> Any:
+    def _evaluated(self, dataloader: torch.utils.data.DataLoader, *args: object, **kwargs: object) -> Any:
+        """Evaluate, and look at the batches."""
+        self._batches, self._bad_batches, self._prefix = 0, 0, str(kwargs.get("metric_key_prefix", "eval"))
+        self._rows.follow(dataloader, _dataset(self._trainer, dataloader))
         try:
-            return original(*args, **kwargs)
-        except Exception as error:
-            if not _can_repeat(trainer, error):
-                raise
-            saved = snapshot("saving", error)
-            clear_frames(error)
-            text = first_line(error)
-        free_memory()
-        report("saving", text, saved)
-        return original(*args, **kwargs)
+            output = self._evaluate(dataloader, *args, **kwargs)
+            self._over(output.metrics or {})
+        finally:
+            self._prefix = ""
+            self._rows.remove()
+        return output
 
-    return save_checkpoint
-
-
-def _can_repeat(trainer: Trainer, error: Exception) -> bool:
-    return bool(trainer.args.world_size == 1 and classify(error)["class"] == "gpu_oom")
-
-
-class EvaluatedClips:
-    """Looks at the loss of each evaluation batch; what stands out is among the ``batches`` of the training's."""
-
-    def __init__(self, trainer: Trainer, bad: BadClips) -> None:
-        self._trainer, self._bad = trainer, bad
-        self._rows = ClipRows(trainer, lambda: self._batches)
-        self._batches = self._bad_batches = 0
-        self._prefix = ""  # of the running evaluation's metrics
-        self._reported: set[str] = set()
-
-    def begin(self) -> None:
-        """A training begins."""
-        self._reported.clear()
-
-    def around(self, evaluation_loop: Callable[..., Any]) -> Callable[..., Any]:
-        """``evaluation_loop`` whose batches are looked at."""
-
-        def loop(dataloader: torch.utils.data.DataLoader, *args: object, **kwargs: object) -> Any:
-            self._batches, self._bad_batches, self._prefix = 0, 0, str(kwargs.get("metric_key_prefix", "eval"))
-            self._rows.follow(dataloader, _dataset(self._trainer, dataloader))
-            try:
-                output = evaluation_loop(dataloader, *args, **kwargs)
-                self._over(output.metrics or {})
-            finally:
-                self._prefix = ""
-                self._rows.remove()
-            return output
-
-        return loop
-
-    def look(self, model: torch.nn.Module, inputs: Batch, loss: torch.Tensor | None) -> None:
+    def _look(self, model: torch.nn.Module, inputs: Batch, loss: torch.Tensor | None) -> None:
         """A batch was evaluated with this ``loss``, None where there is none."""
         if not self._prefix:  # of a rehearsal
             return
@@ -307,6 +242,38 @@ class EvaluatedClips:
             yield f"clips of the first {_MAX_BATCHES} are named"
         if any(batch.what == "evaluation" and batch.clips for batch in self._bad.batches):
             yield "leave the named clips out of the evaluation dataset"
+
+
+def saving(trainer: Trainer, attempts: Attempts) -> Callable[..., Any]:
+    """``_save_checkpoint``, repeated once when memory ran out: it writes the same files again.
+
+    It is repeated a few times where the storage that it writes to does not answer.
+    """
+    save = trainer._save_checkpoint
+
+    def original(*args: object, **kwargs: object) -> Any:
+        if trainer.args.world_size > 1:
+            return save(*args, **kwargs)
+        return from_storage(trainer.args.output_dir, lambda: save(*args, **kwargs), files_alone=False)
+
+    def save_checkpoint(*args: object, **kwargs: object) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            if not _can_repeat(trainer, error):
+                raise
+            saved = attempts.snapshot("saving", error)
+            clear_frames(error)
+            text = first_line(error)
+        free_memory()
+        attempts.note("saving", text, saved)
+        return original(*args, **kwargs)
+
+    return save_checkpoint
+
+
+def _can_repeat(trainer: Trainer, error: Exception) -> bool:
+    return bool(trainer.args.world_size == 1 and is_gpu_oom(error))
 
 
 def _dataset(trainer: Trainer, loader: torch.utils.data.DataLoader) -> Any:

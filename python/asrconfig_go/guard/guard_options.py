@@ -125,29 +125,20 @@ def check_trainer(trainer: Trainer) -> None:
 
 
 def check_own_loop(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss_fn: object,
-    scheduler: torch.optim.lr_scheduler.LRScheduler | None, monitor: object, options: GuardOptions,
-    max_grad_norm: float | None,
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None, options: GuardOptions, max_grad_norm: float | None,
 ) -> None:  # fmt: skip
     """Raise ``InvalidArgumentError`` for parts of a loop of one's own that are of the wrong kind."""
     if not isinstance(model, torch.nn.Module) or next(model.parameters(), None) is None:
-        raise InvalidArgumentError(f"model is {_kind(model)}, which has no parameters", "pass a torch.nn.Module")
-    _check_has("optimizer", optimizer, ("step", "zero_grad", "param_groups"), "pass a torch.optim.Optimizer")
-    split = loss_fn if options.split is None else options.split
-    for name, function in (("loss_fn", loss_fn), ("split", split)):
-        if not callable(function):
-            raise InvalidArgumentError(f"{name} is {_kind(function)}, which cannot be called", "pass a function")
+        problem = f"model is of type {type(model).__name__}, which has no parameters"
+        raise InvalidArgumentError(problem, "pass a torch.nn.Module")
     if options.micro_batch is not None and options.rule is None:
         problem = f"micro_batch = {options.micro_batch} requires to know what the loss divides by"
         raise InvalidArgumentError(problem, 'pass rule="mean", for example')
-    if scheduler is not None:
-        _check_has("scheduler", scheduler, ("step",), "pass a scheduler of torch.optim.lr_scheduler")
-        _check_step("scheduler", scheduler, "leave it out, and call its step() after each evaluation")
-    if monitor is not None:
-        _check_has("monitor", monitor, ("step",), "pass a MemoryMonitor")
     _check_step("optimizer", optimizer, "use an optimizer whose step() can be called without arguments")
-    is_number = isinstance(max_grad_norm, int | float) and not isinstance(max_grad_norm, bool)
-    if max_grad_norm is not None and not (is_number and max_grad_norm > 0):
+    if scheduler is not None:
+        _check_step("scheduler", scheduler, "leave it out, and call its step() after each evaluation")
+    if max_grad_norm is not None and not max_grad_norm > 0:
         raise InvalidArgumentError(f"max_grad_norm = {max_grad_norm!r} is not a number above 0", "1.0 is usual")
 
 
@@ -157,18 +148,12 @@ def steps_to_accumulate(
     """Batches of an optimizer step. Raises ``InvalidArgumentError`` for options that do not go together."""
     if checked("accumulation", accumulation, int) < 1:
         raise InvalidArgumentError(f"accumulation = {accumulation} is below 1", "1 steps after each batch")
-    if scaler is not None:
-        needed = ("scale", "step", "update", "unscale_", "get_scale")
-        _check_has("scaler", scaler, needed, "pass a torch.amp.GradScaler")
-    if accelerator is not None:
-        needed = ("backward", "sync_gradients", "unwrap_model", "clip_grad_norm_", "gradient_accumulation_steps")
-        _check_has("accelerator", accelerator, needed, "pass an accelerate.Accelerator")
-        if scaler is not None or accumulation != 1:
-            other = "a scaler" if scaler is not None else f"accumulation = {accumulation}"
-            raise InvalidArgumentError(
-                f"both an accelerator and {other} are passed",
-                "leave it out: accelerator = Accelerator(mixed_precision=…, gradient_accumulation_steps=…) has both",
-            )
+    if accelerator is not None and (scaler is not None or accumulation != 1):
+        other = "a scaler" if scaler is not None else f"accumulation = {accumulation}"
+        raise InvalidArgumentError(
+            f"both an accelerator and {other} are passed",
+            "leave it out: accelerator = Accelerator(mixed_precision=…, gradient_accumulation_steps=…) has both",
+        )
     group = torch.distributed
     is_one = not (group.is_available() and group.is_initialized()) or group.get_world_size() == 1
     several = not is_one or getattr(accelerator, "num_processes", 1) > 1
@@ -181,16 +166,6 @@ def steps_to_accumulate(
     return accumulation if accelerator is None else int(accelerator.gradient_accumulation_steps)
 
 
-def _kind(value: object) -> str:
-    return f"of type {type(value).__name__}"
-
-
-def _check_has(name: str, part: object, needed: tuple[str, ...], hint: str) -> None:
-    for attribute in needed:
-        if not hasattr(part, attribute):
-            raise InvalidArgumentError(f"{name} is {_kind(part)}, which has no {attribute}", hint)
-
-
 def _check_step(name: str, part: torch.optim.Optimizer, hint: str) -> None:
     """Raise where ``step()`` requires an argument: a closure, or metrics."""
     parameters = inspect.signature(part.step).parameters.values()
@@ -198,7 +173,7 @@ def _check_step(name: str, part: torch.optim.Optimizer, hint: str) -> None:
     # A scheduler puts a function with the signature of the class in the place of its optimizer's step().
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds and p.name != "self"]
     if needed:
-        raise InvalidArgumentError(f"step() of {name}, {_kind(part)}, requires {needed[0]}", hint)
+        raise InvalidArgumentError(f"step() of {name}, of type {type(part).__name__}, requires {needed[0]}", hint)
 
 
 def check_windows(trainer: Trainer, processes: int) -> str:

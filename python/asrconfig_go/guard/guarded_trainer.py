@@ -1,7 +1,7 @@
 """The methods that a guard puts in place of a Trainer's: training steps, evaluation, checkpoints, fetching of batches.
 
 ``Guard`` makes one ``GuardedTrainer``, which connects the parts: the ``Engine`` recovers training steps, and
-``Predictions`` the batches of an evaluation. Besides the methods the Trainer gets hooks, which ``undo`` removes. Files
+``Evaluation`` the batches of an evaluation. Besides the methods the Trainer gets hooks, which ``undo`` removes. Files
 are written only after errors, into ``output_dir``.
 """
 
@@ -23,7 +23,7 @@ from .._core.training_session import attached, cannot_retry
 from ..errors import InvalidArgumentError
 from .bad_clips import BadClips
 from .engine import Engine
-from .evaluation import EvaluatedClips, Predictions, evaluating, predictions_back, saving
+from .evaluation import Evaluation, saving
 from .guard_options import GuardOptions, caveats, check_trainer, check_windows
 from .loading import ClipRows, Loading
 from .loop import Batch, Call
@@ -70,43 +70,40 @@ class GuardedTrainer:
         training = Budget(*limits)
         if options.memory is not None:
             training = MemoryBudget(options.memory, options.memory_limit_bytes, *limits)
-        self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.preflight: PreflightReport | None = None
         ranks = self.ranks = ProcessGroup(trainer)
         rule = self.rule = LossRule(labels_name(trainer), options.rule)
         loop = self.loop = TrainerLoop(trainer, ranks, rule)
         loop.notes = caveats(trainer)
         self.snapshots: OomSnapshots | None = None
-        self.loading = Loading(trainer, self._note_retry)
         self.attempts = Attempts(
-            options.halvings, lambda: loop.step_number, self.loading.ran_short, self.snapshot, self._save_after_lost_gpu
-        )
+            options.halvings, lambda: loop.step_number, lambda error: self.loading.ran_short(error), self.snapshot,
+            self._save_after_lost_gpu,
+        )  # fmt: skip
+        self.loading = Loading(trainer, self.attempts.note)
         self.rows = ClipRows(trainer, lambda: self.loading.delivered)
         self.engine = Engine(loop, rule, training, self.attempts, options, processes=ranks.size)
         self.bad = BadClips(self.engine, options.bad_clips, self.rows)
         self.window = self.engine.window
-        self._evaluated = EvaluatedClips(trainer, self.bad)
-        self._predictions = Predictions(trainer, rule, self.budgets["evaluation"], self.attempts, ranks, options.split)
-        self._optimizer = OptimizerSteps(self._note_retry, self.snapshot)
-        self._cannot_retry = cannot_retry(trainer)
+        self._evaluation = Evaluation(trainer, self.engine, ranks, self.bad)
+        self.budgets: dict[str, Budget] = {"training": training, "evaluation": self._evaluation.budget}
+        self._optimizer = OptimizerSteps(self.attempts)
         self._prepare_rule()
 
     def methods(self) -> dict[str, Callable[..., Any]]:
         """The methods to put in place of the Trainer's, by name."""
         trainer = self.trainer
         return {
-            "prediction_step": self._prediction_step,
+            "prediction_step": self._evaluation.prediction_step,
             "training_step": self._training_step,
             "get_batch_samples": self._fetching_with_retries(trainer.get_batch_samples),
-            "evaluation_loop": evaluating(
-                trainer, self._evaluated.around(trainer.evaluation_loop), self._note_retry, self.snapshot
-            ),
-            "_save_checkpoint": saving(trainer, self._note_retry, self.snapshot),
+            "evaluation_loop": self._evaluation.evaluation_loop,
+            "_save_checkpoint": saving(trainer, self.attempts),
         }
 
     def undo(self) -> list[Callable[[], None]]:
         """Functions for ``Guard.detach`` that put back what is no method; call it once ``methods`` are in place."""
-        return [predictions_back(self.trainer), self.rows.remove, self.release, self._end_snapshots]
+        return [self._evaluation.remove, self.rows.remove, self.release, self._end_snapshots]
 
     def _end_snapshots(self) -> None:
         if self.snapshots is not None:
@@ -151,11 +148,10 @@ class GuardedTrainer:
         self.bad.norms.follow(self.trainer)
         self.engine.begin()
         self.bad.begin()
-        self._evaluated.begin()
-        self._cannot_retry = cannot_retry(self.trainer)
+        self._evaluation.begin()
         self._prepare_rule()
         self.loop.say(check_windows(self.trainer, self.ranks.size))
-        if self._options.preflight and not self._cannot_retry:
+        if self._options.preflight and not self.engine.splitting.is_shared:
             self._check_worst_batch()
 
     def _check_worst_batch(self) -> None:
@@ -168,7 +164,7 @@ class GuardedTrainer:
     def _prepare_rule(self) -> None:
         """Look up the loss in the table. Where it is unknown, log the consequences, or raise if an option needs it."""
         self.rule.begin(self.loop.table_loss())
-        self.rule.has_hooks, self.engine.splitting.is_shared = self.loop.has_hooks(), self._cannot_retry
+        self.rule.has_hooks, self.engine.splitting.is_shared = self.loop.has_hooks(), cannot_retry(self.trainer)
         if self.rule.is_certain:
             return
         reason = self.loop.unknown_reason()
@@ -214,13 +210,13 @@ class GuardedTrainer:
 
     def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Compute one batch with retries; after the window's last one, combine and scale the gradients."""
-        alone, window = self.ranks.alone, self.window
+        alone, window, is_shared = self.ranks.alone, self.window, self.engine.splitting.is_shared
         if not window.planned:  # a user has called it, outside of the Trainer's loop
             return self.loop.train_step(model, inputs, *args, **kwargs)
         self.loop.items = args[0] if args else kwargs.get("num_items_in_batch")
-        inner = model if alone or self._cannot_retry else self.ranks.inner(model)
+        inner = model if alone or is_shared else self.ranks.inner(model)
         call = window.add(inputs, (inner, args, kwargs))
-        if self._cannot_retry:
+        if is_shared:
             return self._run_once(call)
         try:
             self.bad.compute(call)
@@ -255,13 +251,6 @@ class GuardedTrainer:
             call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
         return call.reported
 
-    def _prediction_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
-        if self._cannot_retry:
-            return self._predictions.original(model, inputs, *args, **kwargs)
-        predicted = self._predictions.step(model, inputs, *args, **kwargs)
-        self._evaluated.look(self.ranks.inner(model), inputs, predicted[0])
-        return predicted
-
     def rehearse(self, place: str, batch: Batch) -> int:
         """Compute a batch in ever smaller micro-batches until it fits, for the pre-flight check.
 
@@ -281,7 +270,7 @@ class GuardedTrainer:
                 self.engine.left_out.count = 0
             else:
                 model.eval()
-                self._prediction_step(model, batch, prediction_loss_only=False)
+                self._evaluation.prediction_step(model, batch, prediction_loss_only=False)
                 model.train()
         return self.budgets[place].size(extent(batch), batch_size(batch))
 
@@ -313,10 +302,6 @@ class GuardedTrainer:
         rows = self.rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
         return where + _write_state(self.trainer, self.attempts.events, error)
-
-    def _note_retry(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
-        """Note a retry outside of training steps; ``before`` and ``after`` are clips of a micro-batch."""
-        self.attempts.note(place, before, after, text, snapshot=snapshot)
 
 
 def _write_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:

@@ -41,8 +41,9 @@ class Loading:
     numbers for each example draw other ones then.
     """
 
-    def __init__(self, trainer: Trainer, happened: Callable[..., None]) -> None:
-        self._trainer, self._happened = trainer, happened
+    def __init__(self, trainer: Trainer, note: Callable[..., None]) -> None:
+        """``note`` notes a retry: see ``Attempts``."""
+        self._trainer, self._note = trainer, note
         self._again: Iterator[Any] | None = None  # in place of the Trainer's iterator of this epoch
         self.delivered = self._epoch = 0
         """Batches of this epoch that the Trainer has been given, those included that a resumed training skips."""
@@ -94,7 +95,7 @@ class Loading:
     def _use_fewer_workers(self, reason: str) -> None:
         free_memory()
         before, after = fewer_workers(self._loader())
-        self._happened("loading", reason, before=before, after=after)
+        self._note("loading", reason, before=before, after=after)
 
     def _comes_back(self, error: Exception, attempts: int) -> bool:
         """Whether to try again, after a pause, as storage did not answer. Raises ``StorageError`` after the last pause.

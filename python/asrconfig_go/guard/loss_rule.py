@@ -28,6 +28,7 @@ from .loss_table import Loss
 
 RULES: tuple[WeightRule, ...] = get_args(WeightRule)
 PADDING = -100
+_DECIDES = 1e-6  # weights that differ by less are one
 _CONFIRMED = 16  # measurements, before they become rare
 GivenRule = WeightRule | Callable[[Any], Any]
 
@@ -125,6 +126,11 @@ class LossRule:
             error = float((total - together).norm() / together.norm().clamp(min=1e-300))
             errors[rule] = error if math.isfinite(error) else math.inf
         return errors
+
+    def are_alike(self, rules: Sequence[str], whole: Batch, parts: Sequence[Batch]) -> bool:
+        """Whether the ``rules`` give the parts of a batch the same weights."""
+        first, *others = ([float(share) for share in self.shares(whole, parts, rule)] for rule in rules)
+        return all(math.isclose(a, b, rel_tol=_DECIDES) for other in others for a, b in zip(first, other, strict=True))
 
     def is_due(self) -> bool:
         """Whether a measured rule is to be measured again before the next split, as losses may change."""

@@ -237,6 +237,7 @@ class Attempts:
     Attributes:
         events: What did not fit, and what was done about it; grows.
         running: The micro-batch that is being computed, or a function that returns it.
+        snapshot: Writes a memory snapshot of an error in a place; returns the file's path, "" without one.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class Attempts:
         on_lost_gpu: Callable[[Exception], str] = lambda _: "",
     ) -> None:
         self._max_halvings, self._step_number, self._ran_short = max_halvings, step_number, ran_short
-        self._snapshot, self._on_lost_gpu = snapshot, on_lost_gpu
+        self.snapshot, self._on_lost_gpu = snapshot, on_lost_gpu
         self.events: list[GuardEvent] = []
         self.running: Piece | Callable[[], Piece | None] | None = None
 
@@ -284,8 +285,10 @@ class Attempts:
             proceed(time.perf_counter() - began)
             attempt = step.again
 
-    def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0, snapshot: str = "") -> None:
-        """Add an event, and log it."""
+    def note(
+        self, place: str, text: str, snapshot: str = "", *, before: int = 0, after: int = 0, lost_s: float = 0.0
+    ) -> None:
+        """Add an event, and log it; ``before`` and ``after`` are clips of a micro-batch."""
         self.events.append(GuardEvent(place, self._step_number(), before, after, text, lost_s, snapshot))
         logger.warning("%s", self.events[-1])
 
@@ -314,13 +317,13 @@ class Attempts:
             return lambda _: None
         if diagnosis["class"] == "other":
             return (lambda _: None) if step.resolve(error) else None
-        saved = self._snapshot(step.place, error)
+        saved = self.snapshot(step.place, error)
         if diagnosis["class"] not in ("gpu_oom", "maybe") or piece is None:
             self.explain(error, diagnosis)
             return None
 
         def noted(place: str, after: int) -> Callable[[float], None]:
-            return lambda lost_s: self.note(place, piece.samples, after, text, lost_s, saved)
+            return lambda lost_s: self.note(place, text, saved, before=piece.samples, after=after, lost_s=lost_s)
 
         decided = native.call("recovery.next", {
             "class": diagnosis["class"], "micro_batch": piece.samples, "cannot_split": bool(piece.cannot_split),

@@ -23,7 +23,7 @@ from torch.nn.modules import module as hooks
 from .._core import native
 from .._core.checks import OomSnapshot
 from .._core.files import write_whole
-from .._core.out_of_memory import classify
+from .._core.out_of_memory import is_gpu_oom
 from .._core.render import plural
 from ..errors import AsrConfigError
 from ..predict.estimate import PROTOCOL, SUFFIX, modules_around
@@ -40,7 +40,6 @@ MOST_FILES = 3
 MOST_BYTES = 50 * 2**20  # of a file
 HISTORY_EVENTS = 50_000  # that PyTorch keeps; more than a step of a large model
 _MAX_ERRORS = 100  # looked at, with those that others catch, such as cuDNN's search for an algorithm
-_CLASSES = ("gpu_oom", "maybe")
 _observers: weakref.WeakSet[OomSnapshots] = weakref.WeakSet()
 
 
@@ -193,7 +192,7 @@ class OomSnapshots:
     def take(self, place: str, error: BaseException) -> str:
         """Write the snapshot of ``error``, before its frames are cleared; returns the file's path, "" without one."""
         state_then, self._newest = self._newest, None
-        if not torch.cuda.is_initialized() or classify(error)["class"] not in _CLASSES:
+        if not torch.cuda.is_initialized() or not is_gpu_oom(error, maybe=True):
             return ""
         if place in self._files or len(self._files) >= MOST_FILES:
             return ""

@@ -16,33 +16,30 @@ import statistics
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
+from .._core.out_of_memory import add_note, clear_frames, first_line, free_memory, is_gpu_oom
 from .._core.training_session import override, replace_method
 from ..errors import InfeasiblePlanError
 from .loop import version_of
+from .micro_batches import Attempts
 
 if TYPE_CHECKING:
-    from accelerate import Accelerator
     from transformers import Trainer
 
 
 _FACTOR = 10.0  # times the median of the recent steps
 _HALF_DONE = "the optimizer's step was half done: continue from the last checkpoint, as manager.train does"
 RECENT, LEAST = 50, 20  # steps, and how many of them are needed
-Report = Callable[[str, str, str], None]
-"""Called with the place, the error's text, and the file of its memory snapshot."""
 
 
 class OptimizerSteps:
-    """``optimizer.step()`` of one loop, for whichever optimizer it has."""
+    """``optimizer.step()`` of one loop, for whichever optimizer it has; retries are noted among its ``attempts``."""
 
-    def __init__(self, report: Report, snapshot: Callable[[str, Exception], str]) -> None:
-        self._report, self._snapshot = report, snapshot
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
         self._optimizer: torch.optim.Optimizer | None = None
         self._undo: Callable[[], None] = lambda: None
 
@@ -76,8 +73,8 @@ class OptimizerSteps:
                     try:
                         return original(*args, **kwargs)
                     except Exception as error:
-                        saved = self._snapshot("optimizer", error)
-                        if classify(error)["class"] != "gpu_oom":
+                        saved = self._attempts.snapshot("optimizer", error)
+                        if not is_gpu_oom(error):
                             raise
                         if before.was_written() and not before.find_completed():
                             add_note(error, _HALF_DONE)
@@ -90,11 +87,11 @@ class OptimizerSteps:
                         # Slower, with the temporaries of one parameter at a time; the values are equal up to rounding.
                         if "foreach" in group and not group.get("fused"):
                             group["foreach"] = False
-                    self._report("optimizer", text, saved)
+                    self._attempts.note("optimizer", text, saved)
                 try:
                     return original(*args, **kwargs)
                 except Exception as error:
-                    if classify(error)["class"] != "gpu_oom":
+                    if not is_gpu_oom(error):
                         raise
                     raise InfeasiblePlanError(
                         f"the optimizer's step ran out of GPU memory: {first_line(error)}",
@@ -184,57 +181,6 @@ class GradientNorms:
         recent.append(norm)
         self._least = min(recent)
         return (norm, usual) if norm > _FACTOR * usual > 0 else None
-
-
-@dataclass
-class WeightUpdate:
-    """What a loop of one's own does once gradients are complete: clip them, step, and clear them.
-
-    Attributes:
-        parameters: Of the model and the optimizer, in the model's order.
-        steps: Retries the optimizer's step.
-        note_norm: Called with the norm of the gradients, where they are clipped.
-    """
-
-    optimizer: torch.optim.Optimizer
-    parameters: Callable[[], list[torch.Tensor]]
-    steps: OptimizerSteps
-    scaler: torch.amp.GradScaler | None
-    scheduler: torch.optim.lr_scheduler.LRScheduler | None
-    accelerator: Accelerator | None
-    max_grad_norm: float | None
-    note_norm: Callable[[Any], None]
-
-    def __call__(self) -> None:
-        """A step that a scaler skips, as gradients have overflown, is none of the scheduler's."""
-        if self.max_grad_norm is not None:
-            self.note_norm(self._clip(self.max_grad_norm))
-        self.steps.follow(self.optimizer)
-        try:
-            is_skipped = self._step()
-        finally:
-            self.steps.remove()
-        if self.scheduler is not None and not is_skipped:
-            self.scheduler.step()
-        self.optimizer.zero_grad()
-
-    def _clip(self, norm: float) -> Any:
-        own = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
-        parameters = [p for p in self.parameters() if id(p) in own]
-        if self.accelerator is not None:
-            return self.accelerator.clip_grad_norm_(parameters, norm)
-        if self.scaler is not None:
-            self.scaler.unscale_(self.optimizer)
-        return torch.nn.utils.clip_grad_norm_(parameters, norm)
-
-    def _step(self) -> bool:
-        if self.scaler is None:
-            self.optimizer.step()
-            return bool(getattr(self.optimizer, "step_was_skipped", False))  # accelerate's
-        before = self.scaler.get_scale() if self.scheduler is not None else 0.0
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        return self.scheduler is not None and bool(self.scaler.get_scale() < before)
 
 
 class _Before:

@@ -13,7 +13,7 @@ import torch
 from .._core.batches import batch_size, entries
 from .._core.checks import BadClipPolicy, TooLong, checked
 from .._core.files import user_path
-from .._core.out_of_memory import classify, clear_frames
+from .._core.out_of_memory import clear_frames, is_gpu_oom
 from .._core.output import first_of
 from .._core.random_state import rng_state, set_rng_state
 from ..errors import AsrConfigError, InvalidArgumentError
@@ -23,7 +23,7 @@ from .guard_options import GuardOptions, check_own_loop, steps_to_accumulate
 from .loop import Batch, Call, Loop, Split, Weight
 from .loss_rule import GivenRule, LossRule, check_gradient, factor, weighted
 from .micro_batches import Attempts, Budget
-from .optimizer_step import OptimizerSteps, WeightUpdate
+from .optimizer_step import OptimizerSteps
 from .rule_measurement import without_autocast
 from .training_report import BadBatch, GuardEvent
 
@@ -38,27 +38,23 @@ class OwnLoop(Loop):
     """Forward and backward as such loops are written: autocast in the loss, a scaler, accumulation."""
 
     name = "guarded_step"
-    model: torch.nn.Module | None = None  # as it was passed, without accelerate's wrapper
-    optimizer: torch.optim.Optimizer | None = None
+    model: torch.nn.Module = None  # as it was passed, without accelerate's wrapper
+    optimizer: torch.optim.Optimizer = None
     step_number = 0
     output: Path | None = None
     is_in_16_bits = False
     """Whether a module was called with autocast on when the loss was measured, as it could not be without."""
 
     def __init__(
-        self,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        loss_fn: LossFunction,
-        scaler: torch.amp.GradScaler | None,
-        accumulation: int,
-        accelerator: Accelerator | None,
-        labels: str,
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFunction, *,
+        scaler: torch.amp.GradScaler | None, scheduler: torch.optim.lr_scheduler.LRScheduler | None,
+        accelerator: Accelerator | None, accumulation: int, max_grad_norm: float | None, labels: str,
         output: Path | None,
-    ) -> None:
-        self._wrapped, self.optimizer, self._loss_fn, self._scaler = model, optimizer, loss_fn, scaler
+    ) -> None:  # fmt: skip
+        self._wrapped, self.optimizer, self._loss_fn = model, optimizer, loss_fn
+        self._scaler, self._scheduler, self._accelerator = scaler, scheduler, accelerator
         self.model = model if accelerator is None else accelerator.unwrap_model(model)
-        self.accumulation, self._accelerator, self.labels, self.output = accumulation, accelerator, labels, output
+        self.accumulation, self._max_grad_norm, self.labels, self.output = accumulation, max_grad_norm, labels, output
         self._needs_autocast = False
 
     def is_complete(self, batches: int) -> bool:
@@ -94,7 +90,7 @@ class OwnLoop(Loop):
             except AsrConfigError:
                 raise
             except Exception as error:
-                is_memory = classify(error)["class"] in ("gpu_oom", "maybe")
+                is_memory = is_gpu_oom(error, maybe=True)
                 self._needs_autocast = not is_memory or batch_size(part) <= _FEWEST  # as flash attention does
                 if is_memory:
                     raise
@@ -126,6 +122,41 @@ class OwnLoop(Loop):
         kind = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise InvalidArgumentError(f"loss_fn returns {kind}", "return the loss as a tensor of one number")
 
+    def step(self, steps: OptimizerSteps, note_norm: Callable[[Any], None]) -> None:
+        """Clip complete gradients, step by way of ``steps``, and clear them; ``note_norm`` gets the gradients' norm.
+
+        A step that a scaler skips, as gradients have overflown, is none of the scheduler's.
+        """
+        if self._max_grad_norm is not None:
+            note_norm(self._clip(self._max_grad_norm))
+        steps.follow(self.optimizer)
+        try:
+            is_skipped = self._step()
+        finally:
+            steps.remove()
+        if self._scheduler is not None and not is_skipped:
+            self._scheduler.step()
+        self.optimizer.zero_grad()
+        self.step_number += 1
+
+    def _clip(self, norm: float) -> Any:
+        own = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        parameters = [p for p in self.parameters() if id(p) in own]
+        if self._accelerator is not None:
+            return self._accelerator.clip_grad_norm_(parameters, norm)
+        if self._scaler is not None:
+            self._scaler.unscale_(self.optimizer)
+        return torch.nn.utils.clip_grad_norm_(parameters, norm)
+
+    def _step(self) -> bool:
+        if self._scaler is None:
+            self.optimizer.step()
+            return bool(getattr(self.optimizer, "step_was_skipped", False))  # accelerate's
+        before = self._scaler.get_scale() if self._scheduler is not None else 0.0
+        self._scaler.step(self.optimizer)
+        self._scaler.update()
+        return self._scheduler is not None and bool(self._scaler.get_scale() < before)
+
 
 class Monitor(Protocol):
     """What a loop of one's own tells of each optimizer step, such as a ``MemoryMonitor``."""
@@ -141,10 +172,9 @@ class GuardedStep:
     calling it no more.
     """
 
-    def __init__(
-        self, loop: OwnLoop, engine: Engine, bad: BadClips, update: WeightUpdate, monitor: Monitor | None
-    ) -> None:
-        self._loop, self._engine, self._bad, self._update, self._monitor = loop, engine, bad, update, monitor
+    def __init__(self, loop: OwnLoop, engine: Engine, bad: BadClips, monitor: Monitor | None) -> None:
+        self._loop, self._engine, self._bad, self._monitor = loop, engine, bad, monitor
+        self._steps = OptimizerSteps(engine.attempts)
         self._is_over = True  # whether the window's optimizer step was taken: batches are kept until the next one comes
         self._engine.begin()
         self._bad.begin()
@@ -209,8 +239,7 @@ class GuardedStep:
         return call
 
     def _take_step(self) -> None:
-        self._update()
-        self._loop.step_number += 1
+        self._loop.step(self._steps, self._bad.norms.note)
         self._engine.budget.step_done()
         self._is_over = True
         if self._monitor is not None:
@@ -334,15 +363,16 @@ def guarded_step(
         bad_clips=bad_clips, split_batch_statistics=split_batch_statistics,
     )  # fmt: skip
     checked("labels", labels, str)
-    check_own_loop(model, optimizer, loss_fn, scheduler, monitor, options, max_grad_norm)
+    check_own_loop(model, optimizer, scheduler, options, max_grad_norm)
     batches = steps_to_accumulate(accumulation, scaler, accelerator, model)
     output = None if output_dir is None else user_path(output_dir, "output_dir")
-    loop = OwnLoop(model, optimizer, loss_fn, scaler, batches, accelerator, labels, output)
+    loop = OwnLoop(
+        model, optimizer, loss_fn, scaler=scaler, scheduler=scheduler, accelerator=accelerator, accumulation=batches,
+        max_grad_norm=max_grad_norm, labels=labels, output=output,
+    )  # fmt: skip
     attempts = Attempts(options.halvings, lambda: loop.step_number)
     engine = Engine(loop, LossRule(labels, rule), Budget(micro_batch), attempts, options, weights_windows=False)
     bad = BadClips(engine, options.bad_clips)
-    norms, used = bad.norms, scaler if accelerator is None else accelerator.scaler
-    norms.scaled = used is not None and bool(used.is_enabled())
-    steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
-    update = WeightUpdate(optimizer, loop.parameters, steps, scaler, scheduler, accelerator, max_grad_norm, norms.note)
-    return GuardedStep(loop, engine, bad, update, monitor)
+    used = scaler if accelerator is None else accelerator.scaler
+    bad.norms.scaled = used is not None and bool(used.is_enabled())
+    return GuardedStep(loop, engine, bad, monitor)

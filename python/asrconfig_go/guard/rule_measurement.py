@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .._core.batches import batch_size, copied, entries, pick, piece, split
-from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.out_of_memory import clear_frames, first_line, free_memory, is_gpu_oom
 from .._core.random_state import rng_state, seed_cpu, set_rng_state
 from .._core.training_session import override
 from ..errors import AsrConfigError
@@ -29,7 +29,6 @@ _TRIALS = (4, 2, 2)  # clips that are measured, as many as fit
 _TOLERANCE = {torch.float64: 1e-6}  # relative, of sums over gradients
 _SINGLE, _TF32, _COARSE = 1e-4, 5e-3, 3e-2  # the same of 32 bits, of products with 10 bits, of 16-bit arithmetic
 _LINEAR = 1e-3  # relative: gradients of twice the loss are twice as large
-_DECIDES = 1e-6  # weights that differ by less are one
 
 
 class NoRuleError(Exception):
@@ -64,15 +63,13 @@ class RuleMeasurement:
             raise NotMeasuredError("a batch of one clip does not show what its loss divides by")
         for count in _TRIALS:
             try:
-                by = self._split
-                clips = by(call.inputs, count)[0] if by else informative(call.inputs, count, self._loop.labels)
-                return self._fitting(call, clips)
+                return self._fitting(call, *trial(call.inputs, count, self._loop.labels, self._split))
             except UnfitStepError as error:
                 raise NoRuleError(f"{self._loop.title} {error}") from error
             except (NoRuleError, AsrConfigError):
                 raise
             except Exception as error:
-                if classify(error)["class"] not in ("gpu_oom", "maybe"):
+                if not is_gpu_oom(error, maybe=True):
                     raise NotMeasuredError(
                         f"{self._loop.title} fails on a part of a batch: {first_line(error)}"
                     ) from error
@@ -80,9 +77,7 @@ class RuleMeasurement:
             free_memory()
         raise NotMeasuredError(f"not even two clips fit, so that the loss of {self._loop.title} cannot be measured")
 
-    def _fitting(self, call: Call, clips: Batch) -> tuple[str, ...]:
-        count = batch_size(clips)
-        parts = self._split(clips, (count + 1) // 2) if self._split else [piece(clips, 0, 1), piece(clips, 1, count)]
+    def _fitting(self, call: Call, clips: Batch, parts: list[Any]) -> tuple[str, ...]:
         aside = gradients_aside([*self._loop.parameters(), *self._state.leaves])
         with untouched(self._loop, self._state), aside:
             gradient = Gradient(self._loop, self._state, call)
@@ -98,9 +93,11 @@ class RuleMeasurement:
         if not fitting:
             texts = ", ".join(f"{rule} is {error:.2g} off" for rule, error in errors.items())
             raise NoRuleError(
-                f"{self._loop.title} has a loss of {count} clips that no rule makes of those of its parts ({texts})"
+                f"{self._loop.title} has a loss of {batch_size(clips)} clips that no rule makes of those of its parts "
+                f"({texts})"
             )
-        self._check_alike(fitting, call)
+        if len(fitting) > 1 and not self._rule.are_alike(fitting, call.inputs, (self._split or split)(call.inputs, 1)):
+            raise NoRuleError(f"{' and '.join(fitting)} fit its loss alike, and weight its clips differently")
         return fitting
 
     def _errors(self, gradient: Gradient, clips: Batch, parts: list[Any]) -> dict[str, float]:
@@ -113,16 +110,6 @@ class RuleMeasurement:
         if gradient.on_gpu and (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32):
             return _TF32
         return _TOLERANCE.get(gradient.dtype, _SINGLE)
-
-    def _check_alike(self, fitting: tuple[str, ...], call: Call) -> None:
-        """Raise unless the rules that fit give the batch's clips the same weights."""
-        if len(fitting) < 2:
-            return
-        clips = (self._split or split)(call.inputs, 1)
-        shares = [[float(share) for share in self._rule.shares(call.inputs, clips, rule)] for rule in fitting]
-        pairs = (pair for other in shares[1:] for pair in zip(shares[0], other, strict=True))
-        if any(abs(a - b) > _DECIDES * max(a, b) for a, b in pairs):
-            raise NoRuleError(f"{' and '.join(fitting)} fit its loss alike, and weight its clips differently")
 
 
 @contextlib.contextmanager
@@ -254,7 +241,16 @@ def _sums(p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rows @ matrix @ columns, (gradient * p.detach().double()).sum()
 
 
-def informative(inputs: Batch, count: int, labels: str) -> Any:
+def trial(inputs: Batch, count: int, labels: str, by: Split | None) -> tuple[Any, list[Any]]:
+    """So many clips of a batch, and the same in two parts; ``by`` is the user's function, if there is one."""
+    if by is not None:
+        clips = by(inputs, count)[0]
+        return clips, by(clips, (batch_size(clips) + 1) // 2)
+    clips = _informative(inputs, count, labels)
+    return clips, [piece(clips, 0, 1), piece(clips, 1, batch_size(clips))]
+
+
+def _informative(inputs: Batch, count: int, labels: str) -> Any:
     """So many clips of a batch, one with the most labels first, and one with the fewest among them."""
     values: Any = entries(inputs).get(labels)
     tokens = [0] * batch_size(inputs)

@@ -14,6 +14,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.errors import InfeasiblePlanError
 from asrconfig_go.guard import attach
+from asrconfig_go.guard.micro_batches import Attempts
 from asrconfig_go.guard.optimizer_step import OptimizerSteps
 from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer
 
@@ -104,14 +105,14 @@ def test_a_first_step_is_completed(kind: str, written_more: bool) -> None:
         optimizer = getattr(torch.optim, kind)(groups, lr=0.05, weight_decay=0.1, **more)
         if fails:
             optimizer.step = half_done(optimizer, written_more)
-        places: list[str] = []
-        OptimizerSteps(lambda place, *_: places.append(place), lambda *_: "").follow(optimizer)
+        attempts = Attempts(1, lambda: 0)
+        OptimizerSteps(attempts).follow(optimizer)
         for _ in range(3):
             optimizer.zero_grad()
             model(torch.ones(3, 4)).square().mean().backward()
             optimizer.step()
             assert all(p.grad is not None for p in model.parameters())
-        return torch.cat([p.detach().flatten() for p in model.parameters()]), places
+        return torch.cat([p.detach().flatten() for p in model.parameters()]), [event.place for event in attempts.events]
 
     calm, _ = run(False)
     if written_more:
