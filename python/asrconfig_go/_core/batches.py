@@ -307,6 +307,11 @@ def own_lengths(inputs: object) -> list[int] | None:
     return [min(max(1, length), mask.shape[1]) for length in lengths]
 
 
+def clip_lengths(inputs: object) -> list[int]:
+    """The length of every sample: without padding as far as that is known."""
+    return spoken_lengths(inputs) or [extent(inputs).length] * batch_size(inputs)
+
+
 def spoken_lengths(inputs: object) -> list[int] | None:
     """As ``own_lengths``; without a mask from the zeros at the end of raw audio, by which it is padded."""
     lengths = own_lengths(inputs)

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from .batches import B, entries, extent, input_name, like, pick, spoken_lengths, time_axis
+from .batches import B, clip_lengths, entries, extent, input_name, like, pick, time_axis
 from .modules import bare
 
 _MASK_METHODS = ("_mask_hidden_states", "_mask_input_features")  # by which transformers' models apply SpecAugment
@@ -174,10 +174,8 @@ def trimmed_clips(batch: object, clips: list[B], model: torch.nn.Module) -> list
         model: The model that is to compute the clips alone.
     """
     padded_length, min_length = extent(batch).length, min_input_length(model)
-    lengths = spoken_lengths(batch) or [padded_length] * len(clips)
-    return [
-        trimmed(clip, min(max(length, min_length), padded_length)) for clip, length in zip(clips, lengths, strict=True)
-    ]
+    lengths = (min(max(length, min_length), padded_length) for length in clip_lengths(batch))
+    return [trimmed(clip, length) for clip, length in zip(clips, lengths, strict=True)]
 
 
 def layout(inputs: object) -> Layout | None:

@@ -118,6 +118,12 @@ class Window:
         """Whether it is a single batch, of which no clip was left out."""
         return self.planned <= 1 and self.calls[-1].rows is None
 
+    def take_out(self, call: Call, row: int) -> Any:
+        """Leave the clip in ``row`` of a batch out, and return it as a batch of one."""
+        clip = call.take_out(row)
+        self.leave_out(self._rule.count(clip))
+        return clip
+
     def leave_out(self, count: float | torch.Tensor) -> None:
         """Count clips as left out; ``count`` is what the loss would have been divided by for them."""
         self.left_out = count if self.left_out is None else self.left_out + count

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._core.batches import UnsplittableBatchError, batch_size, extent, spoken_lengths
+from .._core.batches import UnsplittableBatchError, clip_lengths
 from .._core.checks import BadClipPolicy
 from .._core.out_of_memory import add_note, clear_frames, first_line
 from ..errors import AsrConfigError, InfeasiblePlanError
@@ -180,9 +180,7 @@ class BadClips:
 
     def _leave_out(self, blamed: list[ClipAlone]) -> None:
         for clip in sorted(blamed, key=lambda clip: -clip.number):
-            inputs = clip.call.inputs
-            lengths = spoken_lengths(inputs) or [extent(inputs).length] * batch_size(inputs)
-            self._window.leave_out(self._engine.rule.count(clip.call.take_out(clip.number, lengths)))
+            self._window.take_out(clip.call, clip.number)
             self.count += 1
 
     def _measured_alone(self, problem: str, calls: list[Call]) -> list[ClipAlone]:
@@ -234,10 +232,7 @@ class BadClips:
         clips = self._measured_alone("evaluation", [call])
         blamed = [clip for clip in clips if clip.fails()]
         text += ": every clip alone does so" if len(blamed) == len(clips) > 1 else ""
-        from .saved_batch import BatchWriter
-
-        write = BatchWriter(self._loop, lambda _: -1, self._engine.budget, rows, saved)
-        self._report("evaluation", text, [call], clips, blamed, "reported", write=write)
+        self._report("evaluation", text, [call], clips, blamed, "reported", rows=rows, saved=saved)
 
     def _has_lost_weights(self, step: int | None = None) -> bool:
         """Whether weights are not finite, so that no clip is the cause; reports it."""
@@ -253,7 +248,7 @@ class BadClips:
         """Report a clip that does not fit alone: save its batch, and name the longest clip."""
         if call.inputs is None or not self._window.planned:  # of a rehearsal
             return
-        lengths = spoken_lengths(call.inputs) or [0] * batch_size(call.inputs)
+        lengths = clip_lengths(call.inputs)
         clips = [ClipAlone(call, i) for i in range(len(lengths))]
         longest = max(clips, key=lambda clip: lengths[clip.number])
         batch = self._report("memory", "a clip does not fit alone", [call], clips, [longest], done, error=error)
@@ -270,18 +265,21 @@ class BadClips:
         done: str,
         step: int | None = None,
         error: Exception | None = None,
-        write: Callable[..., BadBatch] | None = None,
+        rows: ClipRows | None = None,
+        saved: bool = True,
     ) -> BadBatch:
-        """Save the batch, then record and log it."""
+        """Save the batch, then record and log it; ``rows`` are those of an evaluation, whose newest batch it is."""
         step = self._loop.step_number if step is None else step
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
-        reasons = {(id(clip.call), clip.number): _reason(problem, clip, usual) for clip in blamed}
+        for clip in blamed:
+            clip.why = _reason(problem, clip, usual)
         self._reported = self._reported if problem in ("memory", "evaluation") else self._window.batches
         from .saved_batch import BatchWriter  # imported only when something is wrong, as it imports what reads datasets
 
-        write = write or BatchWriter(self._loop, self._window.loader_position, self._engine.budget, self._rows)
+        place: Callable[[Call], int | None] = (lambda _: -1) if rows else self._window.loader_position
+        write = BatchWriter(self._loop, place, self._engine.budget, rows or self._rows, saved)
         text = first_line(error) if error is not None else ""
-        batch = write(BadBatch(step, problem, description, (), done, ""), calls, clips, reasons, text)
+        batch = write(BadBatch(step, problem, description, (), done, ""), calls, clips, text)
         self.batches.append(batch)
         logger.warning("%s", batch)
         return batch

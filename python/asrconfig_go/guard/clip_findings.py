@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.batches import batch_size, copied, extent, input_name, split, spoken_lengths, time_axis
+from .._core.batches import batch_size, clip_lengths, copied, extent, input_name, split, spoken_lengths, time_axis
 from .._core.checks import TooLong
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.padding import trimmed_clips
@@ -182,6 +182,8 @@ class ClipAlone:
     gradient_norm: float | None = None
     error: str = ""
     """What the model raises on it."""
+    why: str = ""
+    """Why it is to blame; "" where it is not."""
 
     def fails(self) -> bool:
         """Whether it raises an error, or its loss or gradient is not finite."""
@@ -301,26 +303,24 @@ class OversizedClips:
             lengths = spoken_lengths(call.inputs)
             if lengths is None or max(lengths) * extent(call.inputs).width < limit:
                 return
-            self._take_longest(call, lengths)
+            self._take_longest(call)
 
     def take(self, call: Call, piece: Piece) -> bool:
         """Take out the clip that makes ``piece``, of one sample, too long; False when that may not be."""
         if self._policy == "raise" or piece.of_replacement or call.inputs is None:
             return False
-        lengths = spoken_lengths(call.inputs) or [piece.extent.length] * batch_size(call.inputs)
-        longest = max(lengths) * extent(call.inputs).width
+        longest = max(clip_lengths(call.inputs)) * extent(call.inputs).width
         limit = self._budget.too_long
         self._budget.too_long = longest if limit is None else min(limit, longest)
         logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
         self.report(call)
-        self._take_longest(call, lengths)
+        self._take_longest(call)
         self.before(call)  # others of the batch that are as long need not be tried
         return True
 
-    def _take_longest(self, call: Call, lengths: list[int]) -> None:
-        longest = max(range(len(lengths)), key=lambda i: lengths[i])
-        clip = call.take_out(longest, lengths)
-        self._window.leave_out(self._rule.count(clip))
+    def _take_longest(self, call: Call) -> None:
+        lengths = clip_lengths(call.inputs)
+        clip = self._window.take_out(call, lengths.index(max(lengths)))
         self.count += 1
         if callable(self._policy):
             made = [call.fit(part) for part in self._policy(clip)]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
     from ..predict.worst_batch import PreflightReport
-    from .oom_snapshots import OomSnapshots, Predicted
+    from .oom_snapshots import OomSnapshots
 
 _FAILURE_FILE = "asrconfig-failure.json"
 
@@ -286,15 +286,15 @@ class GuardedTrainer:
         """
         return self.snapshots.take(place, error) if self.snapshots else ""
 
-    def _predicted(self, place: str) -> Predicted | None:
-        """The predicted memory of the micro-batch that was computed last."""
+    def _predicted(self, place: str) -> tuple[float, dict[str, Any]] | None:
+        """The predicted memory of the micro-batch that was computed last: see ``Budget.prediction``."""
         piece = self.attempts.piece()
         if piece is None or place == "saving":
             return None
         kind = "train"
         if place == "evaluation":
             kind = "generate" if getattr(self.trainer.args, "predict_with_generate", False) else "evaluate"
-        return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
+        return self.budgets["training"].prediction(piece, kind)
 
     def _save_after_lost_gpu(self, error: Exception) -> str:
         """Save what can be saved after ``error`` has destroyed the CUDA context; returns a sentence that says where."""

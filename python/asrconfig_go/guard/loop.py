@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .._core.batches import Extent, batch_size, extent, pick
+from .._core.batches import Extent, batch_size, clip_lengths, extent, pick
 from .._core.padding import trimmed
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -86,16 +86,12 @@ class Call:
             self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
         return self._size[1:]
 
-    def take_out(self, row: int, lengths: list[int]) -> Any:
-        """Take a clip out, and return it as a batch of one; the others are padded to the longest of them.
+    def take_out(self, row: int) -> Any:
+        """Take the clip in ``row`` of ``inputs`` out, and return it as a batch of one.
 
-        Args:
-            row: The clip's place in ``inputs``.
-            lengths: The lengths of all clips without padding.
-
-        Returns:
-            The clip.
+        The others are padded to the longest of them.
         """
+        lengths = clip_lengths(self.inputs)
         others = [i for i in range(len(lengths)) if i != row]
         clip = trimmed(pick(self.inputs, [row]), lengths[row])
         remaining = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ..predict.memory_model import MemoryModel
     from ..trace.made_up_batches import BatchFunction
-    from .oom_snapshots import Predicted
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -75,8 +74,8 @@ class Budget:
         if self.values is not None or self.samples != before:
             self.has_failed = self.is_limited = True
 
-    def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
-        """The predicted memory of micro-batches of this shape; ``kind`` is train, evaluate or generate."""
+    def prediction(self, piece: Piece, kind: str) -> tuple[float, dict[str, Any]] | None:
+        """The seconds of a micro-batch, and the request for its memory; ``kind`` is train, evaluate or generate."""
         return None
 
     def step_done(self) -> None:
@@ -126,15 +125,14 @@ class MemoryBudget(Budget):
                 self._fits[grid_step] = max(1, self._memory.largest_batch(grid_step * GRID_S, self._limit))
         return self._fits[grid_step]
 
-    def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
-        """The predicted memory of micro-batches of this shape; transcripts are assumed to have a usual length."""
+    def prediction(self, piece: Piece, kind: str) -> tuple[float, dict[str, Any]] | None:
+        """As of any budget; transcripts are assumed to have a usual length."""
         from ..predict.memory_settings import Shape
-        from .oom_snapshots import Predicted
 
-        seconds = extent.length / self.rate
+        seconds = piece.extent.length / self.rate
         with by_formulas(self._memory):
-            question = self._memory.step_request(Shape(samples, seconds, None))
-        return Predicted(samples, seconds, {**question, "kind": kind, "limit_bytes": None})
+            question = self._memory.step_request(Shape(piece.samples, seconds))
+        return seconds, {**question, "kind": kind, "limit_bytes": None}
 
     def shrink(self, extent: Extent, size: int) -> None:
         """Allow at most ``size`` samples of this extent, until the limit grows again."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as hooks
@@ -44,34 +44,26 @@ _observers: weakref.WeakSet[OomSnapshots] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where memory ran out: the phase of the step and the module, "" if unknown; ``wanted`` bytes, 0 if unknown."""
+class Held:
+    """Bytes of blocks by component and module, and the snapshot that shows them.
 
+    Memory ran out in a ``phase`` of the step and a ``module``, "" if unknown; ``wanted`` bytes, 0 if unknown.
+    """
+
+    snapshot: dict[str, Any]
+    blocks: Counter[tuple[str, str]]
     phase: str = ""
     module: str = ""
     wanted: int = 0
 
-
-@dataclass(frozen=True)
-class Held:
-    """Bytes of blocks by component and module."""
-
-    blocks: Counter[tuple[str, str]]
-    reserved: int
-    at: Place
+    @property
+    def reserved(self) -> int:
+        """What PyTorch's allocator had."""
+        return sum(segment["total_size"] for segment in self.snapshot["segments"])
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """A micro-batch whose memory is predicted, and the request for the library."""
-
-    samples: int
-    seconds: float
-    question: dict[str, Any]
-
-
-def held_in(snapshot: dict[str, Any], names: dict[int, tuple[str, str]], at: Place) -> Held:
-    """The blocks of a snapshot; ``names`` has components and names by address, ``at`` is where memory ran out."""
+def held_in(snapshot: dict[str, Any], names: dict[int, tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """The blocks of a snapshot; ``names`` has components and names by address."""
     modules = {
         e["addr"]: e.get("user_metadata", "") for t in snapshot["device_traces"] for e in t if e["action"] == "alloc"
     }
@@ -82,10 +74,10 @@ def held_in(snapshot: dict[str, Any], names: dict[int, tuple[str, str]], at: Pla
                 component, name = names.get(block["address"], (OTHERS, ""))
                 module = name.rpartition(".")[0] if name else modules.get(block["address"], "")
                 blocks[component, module] += block["size"]
-    return Held(blocks, sum(segment["total_size"] for segment in snapshot["segments"]), at)
+    return blocks
 
 
-def place_of(model: torch.nn.Module, wanted: int) -> Place:
+def place_of(model: torch.nn.Module) -> tuple[str, str]:
     """The phase of a training step and the innermost module of ``model`` that this thread computes."""
     names = {id(module): name for name, module in model.named_modules()}
     frame, module = sys._getframe(), ""
@@ -94,20 +86,18 @@ def place_of(model: torch.nn.Module, wanted: int) -> Place:
         # Before Python 3.13 a frame keeps the locals that were looked at, and their tensors, as long as it runs.
         if frame.f_code is _CALL:
             module = names.get(id(frame.f_locals["self"]), "")
-    return Place("forward" if _graph_task() == -1 else "backward", module, wanted)
+    return "forward" if _graph_task() == -1 else "backward", module
 
 
-def compared(held: Held, place: str, predicted: Predicted | None) -> dict[str, Any]:
+def compared(held: Held, place: str, prediction: dict[str, Any]) -> dict[str, Any]:
     """Compares allocated and predicted memory by the library's ``memory.compare``."""
-    phases = {"optimizer": "optimizer", "training": held.at.phase, "pre-flight": held.at.phase}
+    phases = {"optimizer": "optimizer", "training": held.phase, "pre-flight": held.phase}
     rows = [{"component": c, "module": m, "bytes": size} for (c, m), size in held.blocks.items()]
-    question = {"held": rows, "phase": phases.get(place, ""), "at": held.at.module, "wanted": held.at.wanted}
-    if predicted is not None:
-        try:
-            return dict(native.call("memory.compare", {**predicted.question, **question}))
-        except AsrConfigError:  # the trace does not hold this shape, or no evaluation
-            pass
-    return dict(native.call("memory.compare", question))
+    question = {"held": rows, "phase": phases.get(place, ""), "at": held.module, "wanted": held.wanted}
+    try:
+        return dict(native.call("memory.compare", {**prediction, **question}))
+    except AsrConfigError:  # the trace does not hold this shape, or no evaluation
+        return dict(native.call("memory.compare", question))
 
 
 class NamedAllocations:
@@ -146,7 +136,8 @@ class NamedAllocations:
 class OomSnapshots:
     """Writes ``_asrconfig-oom-<place>.pickle`` to ``output_dir``: the first error of each place, three at most.
 
-    Beside it, as .json, what was held by module and what ``predict`` says of the micro-batch in that place.
+    Beside it, as .json, what was held by module and what is predicted: ``predict`` returns the seconds of the
+    micro-batch in a place, and the request for the library, None where nothing is predicted.
 
     Until memory runs out nothing is done, except in the mode ``"history"``, in which PyTorch records each allocation
     with its Python stack and its module. The underscore keeps ``Trainer.push_to_hub`` from uploading the files. Errors
@@ -154,13 +145,16 @@ class OomSnapshots:
     """
 
     def __init__(
-        self, trainer: Trainer, mode: OomSnapshot, predict: Callable[[str], Predicted | None] = lambda _: None
+        self,
+        trainer: Trainer,
+        mode: OomSnapshot,
+        predict: Callable[[str], tuple[float, dict[str, Any]] | None] = lambda _: None,
     ) -> None:
         self._trainer, self._mode, self._predict = trainer, mode, predict
         self._files: dict[str, str] = {}
         self._errors = 0
         self._records: NamedAllocations | None = None
-        self._newest: _State | None = None
+        self._newest: Held | None = None
 
     def begin(self) -> None:
         """Observe out-of-memory errors from here on, before anything is freed."""
@@ -187,7 +181,7 @@ class OomSnapshots:
         self._newest = None  # an earlier error was caught
         if self._errors < _MAX_ERRORS and len(self._files) < MOST_FILES:
             self._errors += 1
-            self._newest = self._state(place_of(self._trainer.model, wanted))
+            self._newest = self._held(*place_of(self._trainer.model), wanted)
 
     def take(self, place: str, error: BaseException) -> str:
         """Write the snapshot of ``error``, before its frames are cleared; returns the file's path, "" without one."""
@@ -199,27 +193,26 @@ class OomSnapshots:
         try:
             # Errors of cuBLAS and cuDNN do not pass through the allocator: their state is taken now.
             exact = state_then if isinstance(error, torch.cuda.OutOfMemoryError) else None
-            state = exact or self._state(Place())
-            self._files[place] = self._write(place, SUFFIX, bounded(state.snapshot))
-            self._write(place, ".json", self._compared(place, state.blocks))
+            held = exact or self._held()
+            self._files[place] = self._write(place, SUFFIX, bounded(held.snapshot))
+            self._write(place, ".json", self._compared(place, held))
         except Exception as failed:
             self._files.setdefault(place, "")
             logger.warning("cannot write a memory snapshot of the out-of-memory error: %s", failed)
         return self._files[place]
 
-    def _state(self, at: Place) -> _State:
+    def _held(self, phase: str = "", module: str = "", wanted: int = 0) -> Held:
         snapshot: dict[str, Any] = torch.cuda.memory._snapshot()
         names = dict(_named_addresses(self._trainer))
         _name_blocks(snapshot, names)
-        return _State(snapshot, held_in(snapshot, names, at))
+        return Held(snapshot, held_in(snapshot, names), phase, module, wanted)
 
     def _compared(self, place: str, held: Held) -> bytes:
-        predicted = self._predict(place)
+        seconds, prediction = self._predict(place) or (None, {})
         record = {
             "place": place, "step": self._trainer.state.global_step, "rank": self._trainer.args.process_index,
-            "at_unix_s": time.time(), "samples": predicted and predicted.samples,
-            "seconds": predicted and predicted.seconds, "phase": held.at.phase, "module": held.at.module,
-            "reserved": held.reserved, **compared(held, place, predicted),
+            "at_unix_s": time.time(), "samples": prediction.get("batch"), "seconds": seconds, "phase": held.phase,
+            "module": held.module, "reserved": held.reserved, **compared(held, place, prediction),
         }  # fmt: skip
         return json.dumps(record).encode()
 
@@ -230,11 +223,6 @@ class OomSnapshots:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, data, durable=False)
         return str(path)
-
-
-class _State(NamedTuple):
-    snapshot: dict[str, Any]
-    blocks: Held
 
 
 def bounded(snapshot: dict[str, Any], limit: int = MOST_BYTES) -> bytes:

@@ -34,8 +34,6 @@ _SCHEMA = 2
 _HINT = "name a folder bad-batch in the output_dir of a training"
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 _MAX_READ = 64  # clips of the dataset; beyond that those to blame only
-Clip = tuple[int, int]
-"""The identity of a ``Call``, and a clip's number in what is left of it."""
 
 
 @dataclass(frozen=True)
@@ -179,26 +177,19 @@ class BatchWriter:
     """
 
     def __init__(
-        self,
-        loop: Loop,
-        place: Callable[[Call], int | None],
-        budget: Budget,
-        rows: ClipRows | None = None,
-        saved: bool = True,
+        self, loop: Loop, place: Callable[[Call], int | None], budget: Budget, rows: ClipRows | None, saved: bool
     ) -> None:
         self._loop, self._place, self._budget, self._rows, self._saved = loop, place, budget, rows, saved
         self._details = ClipDetails(rows.trainer if rows else None, rows.dataset if rows else None)
         self._unknown = "" if rows else "the loop does not say which rows of a dataset its batches hold"
 
-    def __call__(
-        self, batch: BadBatch, calls: list[Call], clips: list[ClipAlone], reasons: dict[Clip, str], error: str
-    ) -> BadBatch:
+    def __call__(self, batch: BadBatch, calls: list[Call], clips: list[ClipAlone], error: str) -> BadBatch:
         """``batch`` with its clips, and its folder if one was written; never raises, whatever a batch is made of."""
         alone = {(id(clip.call), clip.number): clip for clip in clips}
         try:
             few = sum(batch_size(call.inputs) for call in calls) <= _MAX_READ
             hosts = [on_host(call.inputs) for call in calls]  # where looking at it needs no memory of the GPU
-            described = [self._clips(call, host, alone, reasons, few) for call, host in zip(calls, hosts, strict=True)]
+            described = [self._clips(call, host, alone, few) for call, host in zip(calls, hosts, strict=True)]
             batch = replace(batch, clips=tuple(clip for of in described for clip in of if clip.why))
             return replace(batch, folder=self._save(batch, calls, hosts, described, error))
         except Exception as failed:
@@ -206,12 +197,7 @@ class BatchWriter:
             return batch
 
     def _clips(
-        self,
-        call: Call,
-        host: Mapping[str, torch.Tensor],
-        alone: dict[Clip, ClipAlone],
-        reasons: dict[Clip, str],
-        few: bool,
+        self, call: Call, host: Mapping[str, torch.Tensor], alone: dict[tuple[int, int], ClipAlone], few: bool
     ) -> list[BadClip]:
         model, labels = self._loop.model, host.get(self._loop.labels)
         has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values
@@ -219,18 +205,18 @@ class BatchWriter:
         unusual = findings(measured, model, has_labels)
         rows, clips = self._rows_of(call), []
         for i, clip in enumerate(measured):
-            key = (id(call), i)
+            own = alone.get((id(call), i)) or ClipAlone(call, i)
             row = None if rows is None else rows[i]
             is_row, path, text = True, "", ""
-            if few or key in reasons:
+            if few or own.why:
                 is_row, path, text = self._details.of(row, clip.labels)
             if not is_row:
                 self._unknown = "labels of the dataset and of the batch differ: the collator changes them or the order"
-            own, count = alone.get(key) or ClipAlone(call, i), len(clip.labels) if has_labels else None
+            count = len(clip.labels) if has_labels else None
             clips.append(
                 BadClip(
                     row if is_row else None, path, text, clip.seconds, count,
-                    _number(own.loss), _number(own.gradient_norm), reasons.get(key, ""), unusual[i],
+                    _number(own.loss), _number(own.gradient_norm), own.why, unusual[i],
                     i if call.rows is None else call.rows[i],
                 )
             )  # fmt: skip

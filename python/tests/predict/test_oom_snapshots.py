@@ -19,7 +19,7 @@ from asrconfig_go.guard import (
     oom_snapshots,
 )
 from asrconfig_go.guard.guarded_trainer import GuardedTrainer
-from asrconfig_go.guard.oom_snapshots import OomSnapshots, Place, bounded, held_in
+from asrconfig_go.guard.oom_snapshots import Held, OomSnapshots, bounded, held_in
 from asrconfig_go.guard.training_report import read_failure
 from asrconfig_go.predict.predict_records import HeldRow
 from disturbed_runs import once_at, prepared
@@ -104,14 +104,14 @@ def test_blocks_belong_to_components_and_modules() -> None:
         ("alloc", 71, ""),
     ]
     snapshot["device_traces"] = [[{"action": a, "addr": at, "user_metadata": m} for a, at, m in events]]
-    blocks = held_in(snapshot, {0: ("gradients", "encoder.layers.0.weight"), 70: ("parameters", "bias")}, Place())
-    assert blocks.blocks == {
+    blocks = held_in(snapshot, {0: ("gradients", "encoder.layers.0.weight"), 70: ("parameters", "bias")})
+    assert blocks == {
         ("gradients", "encoder.layers.0"): 10,
         ("others", "encoder.layers.0"): 20,
         ("parameters", ""): 1,
         ("others", ""): 2,
     }
-    assert blocks.reserved == 512
+    assert Held(snapshot, blocks).reserved == 512
 
 
 def test_the_moment_of_the_error_comes_first(tmp_path: Path, states: list[Any]) -> None:
