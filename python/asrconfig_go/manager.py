@@ -314,7 +314,7 @@ class ASRConfigManager:
         split = config if memory is None and first and config and config.micro_batching == "memory" else None
         if "preflight" in options:
             options["preflight"] = self._longest(options["preflight"])
-        with ExitStack() as undo:
+        with ExitStack() as undo, ExitStack() as unfinished:
             if split is not None:
                 undo.callback(use_planned_checkpointing(trainer, split))
                 options.setdefault("overhead_s", split.micro_batch_overhead_s)
@@ -327,18 +327,20 @@ class ASRConfigManager:
             if memory:
                 options["memory"] = memory
             guard = attach(trainer, **options)
+            if first:
+                unfinished.callback(guard.detach)
             if guard.knows_rule:  # else the Trainer's own batches stay, which may not fit with other checkpointing
                 guard.on_detach(undo.pop_all().close)
-        if first:
             switches = TrainingSwitches(config)
             switches.set()
             guard.on_detach(switches.put_back)
-        self._training_check.trainer(trainer, config, self.durations, strict=False)
-        guard.on_detach(check_arguments(self._planned_training(), trainer))
-        if split is not None:
-            guard.on_detach(use_planned_batches(trainer, split, self.durations))
-        guard.on_detach(use_stream(trainer))
-        guard.on_detach(group_by_durations(trainer, config, self.durations))
+            self._training_check.trainer(trainer, config, self.durations, strict=False)
+            guard.on_detach(check_arguments(self._planned_training(), trainer))
+            if split is not None:
+                guard.on_detach(use_planned_batches(trainer, split, self.durations))
+            guard.on_detach(use_stream(trainer))
+            guard.on_detach(group_by_durations(trainer, config, self.durations))
+            unfinished.pop_all()
         return guard
 
     def train(
@@ -362,30 +364,18 @@ class ASRConfigManager:
         """
         from ._core.render import say
         from .guard.guard import guard_of
-        from .plan.environment import TrainingSwitches
         from .train.guarded_training import GuardedTraining
-        from .train.planned_batches import group_by_durations
-        from .watch.watch_setup import check_arguments
 
-        config = self.config
-        check_planned_adapters(trainer.model, config.lora_rank if config else 0)
-        self._training_check.trainer(trainer, config, self.durations, strict=True, saves=save_by is not None)
-        switches = TrainingSwitches(config)
+        self._training_check.trainer(trainer, self.config, self.durations, strict=True, saves=save_by is not None)
         options: GuardSettings = {"preflight": preflight} if preflight else {}
-        split = config is not None and config.micro_batching == "memory"
-        planned = guard_of(trainer) is None and (split or self._planned_rule() is not None)
         with ExitStack() as undo:
-            undo.callback(check_arguments(self._planned_training(), trainer))
-            undo.callback(group_by_durations(trainer, config, self.durations))
-            if planned:
-                undo.callback(self.attach(trainer, **options).detach)
-            undo.callback(switches.put_back)
+            first = guard_of(trainer) is None
+            guard = self.attach(trainer, **options)
+            if first:
+                undo.callback(guard.detach)
             run = GuardedTraining(
-                trainer, resume=resume, max_retries=max_retries,
-                preflight=False if planned else self._longest(preflight), save_by=save_by, profile=profile,
-                **train_arguments,
-            )  # fmt: skip
-            switches.set()  # the callback does so too, but it may not be there
+                trainer, resume=resume, max_retries=max_retries, save_by=save_by, profile=profile, **train_arguments
+            )
             try:
                 return run.train()
             finally:

@@ -245,7 +245,8 @@ def from_storage(path: str | os.PathLike[str], read: Callable[[], T], *, files_a
             if pause is None:
                 raise storage_error(path, reason, len(PAUSES_S) + 1) from error
             text = reason_of(reason)
-        logger.warning("%s does not answer (%s): trying again in %g s", os.fsdecode(path), text, pause)
+        name = os.fsdecode(path) or "the storage of the data"
+        logger.warning("%s does not answer (%s): trying again in %g s", name, text, pause)
         pause_for(pause)
     raise AssertionError  # the last attempt returns or raises
 

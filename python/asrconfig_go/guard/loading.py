@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._core.files import from_storage
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.random_state import cpu_state, set_cpu_state
-from ..errors import StorageError
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -70,50 +70,34 @@ class Loading:
         """
         if self._samplers is None:
             self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
-        restart, attempts = False, 0
+        tries = 0
+
+        def fetch() -> Any:
+            nonlocal tries
+            tries += 1
+            return original(self._restarted() if tries > 1 else self._again or epoch_iterator, *args)
+
         while True:
             if self._short is not None:
                 with _late_signals_ignored():
                     self._use_fewer_workers(self._short)
-                self._short, restart = None, True
+                self._short, tries = None, 1
             try:
-                fetched = original(self._restarted() if restart else self._again or epoch_iterator, *args)
+                fetched = fetch() if self._begin is None else from_storage("", fetch, files_alone=False)
                 self.delivered += len(fetched[0])
                 return fetched
             except Exception as error:
                 with _late_signals_ignored():
-                    last = restart and not _inside(self._loader()).num_workers
-                    if self._begin is not None and self._comes_back(error, attempts):
-                        attempts += 1
-                    elif last or self._begin is None or not ran_out(error, self._loader()):
+                    last = tries > 1 and not _inside(self._loader()).num_workers
+                    if last or self._begin is None or not ran_out(error, self._loader()):
                         raise
-                    else:
-                        clear_frames(error)
-                        self._use_fewer_workers(first_line(error))
-            restart = True
+                    clear_frames(error)
+                    self._use_fewer_workers(first_line(error))
 
     def _use_fewer_workers(self, reason: str) -> None:
         free_memory()
         before, after = fewer_workers(self._loader())
         self._note("loading", reason, before=before, after=after)
-
-    def _comes_back(self, error: Exception, attempts: int) -> bool:
-        """Whether to try again, after a pause, as storage did not answer. Raises ``StorageError`` after the last pause.
-
-        ``attempts`` were made before. What this package read has had its pauses.
-        """
-        from .._core import files
-
-        reason = None if isinstance(error, StorageError) else files.unanswered(error, files_alone=False)
-        if reason is None:
-            return False
-        if attempts == len(files.PAUSES_S):
-            raise files.storage_error("", reason, len(files.PAUSES_S) + 1) from error
-        text = files.reason_of(reason)
-        logger.warning("a batch cannot be read (%s): trying again in %g s", text, files.PAUSES_S[attempts])
-        clear_frames(error)
-        files.pause_for(files.PAUSES_S[attempts])
-        return True
 
     def ran_short(self, error: Exception) -> bool:
         """Host memory ran out outside of loading: use fewer workers for the next window. False outside of an epoch."""

@@ -27,7 +27,6 @@ from .trainer_reset import InitialState, release_attempt, renew_accelerator, use
 
 if TYPE_CHECKING:
     from transformers import Trainer
-    from transformers.trainer_callback import TrainerCallback
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -43,8 +42,7 @@ class GuardedTraining:
     processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller limit is
     stored, and the error names what to restart with. See ``manager.train`` for ``resume``, ``save_by`` and ``profile``.
 
-    ``preflight`` is passed to the guard that is attached; a guard that is attached already stays when this ends.
-    ``callback`` is added to the trainer if it is not there. The sampling of every ``AdaptiveMemoryCallback`` ends with
+    A guard that is attached already stays when this ends. The sampling of every ``AdaptiveMemoryCallback`` ends with
     the training, after exceptions and Ctrl-C too.
     """
 
@@ -54,8 +52,6 @@ class GuardedTraining:
         *,
         resume: bool | str | os.PathLike[str] = False,
         max_retries: int = MAX_RETRIES,
-        preflight: bool | float = False,
-        callback: TrainerCallback | None = None,
         save_by: str | None = None,
         profile: int | None = None,
         **train_arguments: object,
@@ -71,8 +67,7 @@ class GuardedTraining:
         self._stop: DeadlineCallback | None = None
         self._profile = None if profile is None else StepProfile(profile)
         self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
-        self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
-        self._callback, self._guard = callback, guard_of(trainer)
+        self._guard = guard_of(trainer)
         self._events_before = len(self._guard.events) if self._guard else 0
         self._bad_before = len(self._guard.bad_batches) if self._guard else 0
         self._retries, self._maybe_retries = 0, 0
@@ -137,18 +132,20 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
-        from .stream_training import use_stream
+        from ..guard.guard import attach
 
-        trainer = self.trainer
-        self._attach()
-        if self._callback is not None:
-            self._callback.attach(trainer)
+        trainer, own = self.trainer, self._guard is None
+        self._guard = attach(trainer)
+        if own:
+            self._undo.append(self._guard.detach)
+        for place, (samples, values) in self._record.limits.items():
+            self._guard.budgets[place].lower(samples, values)
         if self._profile is not None:
             trainer.add_callback(self._profile)
             self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
         use_batch(trainer, self._record.batch[:2])
         self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
-        self._undo += [self._journal.install(), use_stream(trainer)]
+        self._undo.append(self._journal.install())
         self._initial = InitialState(trainer, self._folder.path)
         self._initial.discard()  # a killed process leaves its own behind
         if self._alone and self.max_retries and self._begin is None:
@@ -158,16 +155,6 @@ class GuardedTraining:
             self._stop = DeadlineCallback(trainer, self._deadline, lambda: self._initial.bytes_s)
             trainer.add_callback(self._stop)
             self._undo.append(lambda: trainer.remove_callback(self._stop))
-
-    def _attach(self) -> None:
-        from ..guard.guard import attach
-
-        own = self._guard is None
-        self._guard = attach(self.trainer, **self._options)
-        if own:
-            self._undo.append(self._guard.detach)
-        for place, (samples, values) in self._record.limits.items():
-            self._guard.budgets[place].lower(samples, values)
 
     def _attempts(self) -> Any:
         from transformers.trainer_utils import TrainOutput

@@ -12,7 +12,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -102,22 +101,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class WindowReader:
-    """Reads windows of ``share`` clips a step.
+    """Reads windows of ``stream`` for process ``rank`` of ``ranks``, ``share`` clips a step.
 
-    ``opened(epoch)`` is the dataset of an epoch, ``seconds`` measures rows, not a number for those that cannot be read.
-    A window has at least one step, and ends with the step that reaches ``clips`` clips or ``bytes`` bytes. Steps of
-    processes with the same ``seed`` come in the same order of lengths; ``rank`` is that of this one.
+    A window has at least one step, and ends with the step that reaches the process's part of the stream's clips or
+    bytes. Steps of processes come in the same order of lengths.
     """
 
-    opened: Callable[[int], Any]
-    seconds: Callable[[list[dict[str, Any]]], array[float]]
+    stream: StreamBatches
     share: int
-    clips: int
-    bytes: int
-    longest_s: float
-    bucketed: bool
-    seed: int
     rank: int = 0
+    ranks: int = 1
 
     def windows(self, start: StreamPosition, stop: threading.Event) -> Iterator[Window]:
         """The windows from ``start`` on, without end; none after ``stop``.
@@ -140,24 +133,34 @@ class WindowReader:
         """The window at ``start``, by the dataset's own state if that leads there."""
         if start.state is not None:
             try:
-                rows = Rows(self.opened, start)
+                rows = Rows(self._opened, start)
                 window, after = self._read(rows, start, stop)
                 if window.position.digest == start.digest or stop.is_set():
                     return rows, window, after
             except (LookupError, TypeError, ValueError):  # the state of another version of datasets
                 pass
             logger.warning("the stream's own state does not lead back to its clips: its epoch is read from the begin")
-        rows = Rows(self.opened, replace(start, state=None))
+        rows = Rows(self._opened, replace(start, state=None))
         return rows, *self._read(rows, start, stop)
+
+    def _opened(self, epoch: int) -> Any:
+        """The dataset of an epoch, this process's part."""
+        from datasets.distributed import split_dataset_by_node
+
+        dataset = split_dataset_by_node(self.stream.stored, self.rank, self.ranks)
+        # Epoch 0 would leave shards in the order of the stream.
+        dataset.set_epoch(1 + self.stream.seed % _EPOCHS * _EPOCHS + epoch)
+        return dataset
 
     def _read(self, rows: Rows, at: StreamPosition, stop: threading.Event) -> tuple[Window, StreamPosition]:
         """The window at a position, and the position of the next, without the dataset's state."""
         clips, seconds, size, digest = list[dict[str, Any]](), array("d"), 0, hashlib.blake2b(digest_size=16)
-        counts = [at.too_long, at.unreadable]
+        counts, stream = [at.too_long, at.unreadable], self.stream
+        longest_s = math.inf if stream.max_length_s is None else stream.max_length_s
         while not stop.is_set():
             rows_of_step = list(rows.take(self.share - len(clips) % self.share))
-            lengths = self.seconds(rows_of_step)
-            usable, *left_out = clips_by_use(lengths, self.longest_s)
+            lengths = stream.seconds(rows_of_step)
+            usable, *left_out = clips_by_use(lengths, longest_s)
             counts = [count + len(numbers) for count, numbers in zip(counts, left_out, strict=True)]
             for number, row in enumerate(rows_of_step):
                 _feed(digest, row)
@@ -166,30 +169,31 @@ class WindowReader:
                     seconds.append(lengths[number])
                     size += _bytes(row)
             if not clips and rows.epoch > at.epoch + 1:
-                long = f"{counts[0]} are over {self.longest_s:g} s, " if counts[0] else ""
+                long = f"{counts[0]} are over {longest_s:g} s, " if counts[0] else ""
                 raise EmptyDatasetError(
                     f"no clip of the stream can be used: {long}{counts[1]} cannot be read",
                     "raise max_length_s, or name the column of the audio: column=…",
                 )
-            if clips and len(clips) % self.share == 0 and (len(clips) + self.share > self.clips or size >= self.bytes):
+            is_full = len(clips) + self.share > stream.window_clips // self.ranks
+            if clips and len(clips) % self.share == 0 and (is_full or size >= stream.window_bytes // self.ranks):
                 break
         steps = [[clips[i] for i in step] for step in self._steps(seconds, at.window)]
         if sum(counts).bit_length() > (at.too_long + at.unreadable).bit_length():  # whenever their number has doubled
             logger.warning(
                 "left out of the stream so far: %d clips longer than %g s, %d that cannot be read",
-                counts[0], self.longest_s, counts[1],
+                counts[0], longest_s, counts[1],
             )  # fmt: skip
         after = StreamPosition(at.window + 1, at.step + len(steps), rows.epoch, rows.rows, counts[0], counts[1])
         return Window(replace(at, digest=digest.hexdigest()), steps), after
 
     def _steps(self, seconds: array[float], window: int) -> list[list[int]]:
         """The clips of each step, by their places in the window."""
-        order = list(range(len(seconds)))
-        random.Random(f"{self.seed} {window} {self.rank}").shuffle(order)
-        if self.bucketed:
+        order, seed = list(range(len(seconds))), self.stream.seed
+        random.Random(f"{seed} {window} {self.rank}").shuffle(order)
+        if self.stream.mode == "bucketed":
             order.sort(key=seconds.__getitem__)
         steps = [order[i : i + self.share] for i in range(0, len(order), self.share)]
-        random.Random(f"{self.seed} {window}").shuffle(steps)
+        random.Random(f"{seed} {window}").shuffle(steps)
         # Micro-batches are neighbours then, and the step's peak of memory comes first.
         return [sorted(step, key=lambda i: -seconds[i]) for step in steps]
 
@@ -278,13 +282,14 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         self.max_length_s: float | None = checked("max_length_s", max_length_s, float | None)
         self.mode: StreamMode = checked("mode", mode, StreamMode)
         self.seed, self.window_clips, self.window_bytes = seed, window_clips, window_bytes
-        self._dataset = resolved(open_source(dataset).stream())
-        schema = schema_of(self._dataset)
-        prepared = prepared_column(schema)
-        self.column: str = column or prepared or audio_column(schema)
         from ..data.hf_datasets import stored
 
-        self._dataset = stored(self._dataset)
+        dataset = resolved(open_source(dataset).stream())
+        schema = schema_of(dataset)
+        prepared = prepared_column(schema)
+        self.column: str = column or prepared or audio_column(schema)
+        self.stored = stored(dataset)
+        """The dataset, whose audio is not decoded."""
         self._prepared, self._model = self.column == prepared, model
 
     def settings(self, share: int, rank: int, ranks: int) -> dict[str, Any]:
@@ -294,14 +299,6 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
             "max_length_s": self.max_length_s, "window_clips": self.window_clips, "window_bytes": self.window_bytes,
         }  # fmt: skip
 
-    def reader(self, share: int, rank: int = 0, ranks: int = 1) -> WindowReader:
-        """What reads the part of process ``rank`` of ``ranks``, ``share`` clips a step."""
-        longest = math.inf if self.max_length_s is None else self.max_length_s
-        return WindowReader(
-            partial(self._opened, rank, ranks), self._seconds, share, max(1, self.window_clips // ranks),
-            max(1, self.window_bytes // ranks), longest, self.mode == "bucketed", self.seed, rank,
-        )  # fmt: skip
-
     def steps(
         self, share: int, *, count: int | None = None, start: StreamPosition | None = None, rank: int = 0,
         ranks: int = 1, begun: Callable[[StreamPosition], None] = lambda position: None,
@@ -310,8 +307,8 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
 
         ``begun`` is called with the position at which each window begins.
         """
-        reader, stop = self.reader(share, rank, ranks), threading.Event()
-        windows, made = reader.windows(start or StreamPosition(), stop), 0
+        stop, made = threading.Event(), 0
+        windows = WindowReader(self, share, rank, ranks).windows(start or StreamPosition(), stop)
         with ThreadPoolExecutor(1, "asrconfig-stream") as thread:
             try:
                 reading = thread.submit(next, windows)
@@ -331,14 +328,8 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
             "a StreamBatches has no clips without a batch size", "train by manager.train(trainer), which knows it"
         )
 
-    def _opened(self, rank: int, ranks: int, epoch: int) -> Any:
-        from datasets.distributed import split_dataset_by_node
-
-        dataset = split_dataset_by_node(self._dataset, rank, ranks)
-        dataset.set_epoch(1 + self.seed % _EPOCHS * _EPOCHS + epoch)  # 0 would leave shards in the stream's order
-        return dataset
-
-    def _seconds(self, rows: list[dict[str, Any]]) -> array[float]:
+    def seconds(self, rows: list[dict[str, Any]]) -> array[float]:
+        """How long rows are, not a number for those that cannot be read."""
         if self._prepared:
             unit = input_unit(self.column, axes_of(rows[0][self.column]), self._model)
             return array("d", (unit.seconds(len(row[self.column])) for row in rows))

@@ -20,7 +20,7 @@ from .watch import Watch, WatchOptions, WatchSettings
 
 if TYPE_CHECKING:
     from torch.nn import Module
-    from transformers import Trainer, TrainerState, TrainingArguments
+    from transformers import TrainerState, TrainingArguments
     from typing_extensions import Unpack
 
     from ..plan.plan_record import PlanRecord
@@ -117,12 +117,6 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._rank_files: RankFiles | None = None
         self._gathering = BestEffort(_NOT_GATHERED)
         self._warned_metrics: set[str] = set()  # of evaluations in which some were not finite
-
-    def attach(self, trainer: Trainer) -> None:
-        """Add this callback to a trainer that lacks it, and put it before the reporters."""
-        if not any(callback is self for callback in trainer.callback_handler.callbacks):
-            trainer.add_callback(self)
-        lead(trainer.callback_handler, self)
 
     def summary(self) -> MemorySummary:
         """Peaks and counts of the running or the last training."""

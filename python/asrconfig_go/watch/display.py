@@ -48,28 +48,9 @@ class PanelState:
 class Panel:
     """Draws on request. ``display`` is IPython's, or a replacement."""
 
-    points = 240
-    """Of the memory's curve."""
-
     def __init__(self, display: Callable[..., DisplayHandle] | None = None) -> None:
         self._display = display
         self._handle: DisplayHandle | None = None
-
-    def draw(
-        self,
-        monitor: MemoryMonitor,
-        progress: tuple[int, int],
-        left_s: float | None,
-        shares: tuple[float | None, float | None],
-        stopped: bool,
-    ) -> None:
-        """Draw what ``monitor`` sees now; ``shares`` are those of the loader and of useful work."""
-        self.show(
-            PanelState(
-                *progress, left_s, *shares, monitor.read(), monitor.activity(), monitor.history(self.points),
-                monitor.alerts(), stopped,
-            )
-        )  # fmt: skip
 
     def show(self, state: PanelState) -> None:
         """Draw, in the place of what was drawn before."""
@@ -136,20 +117,16 @@ def _percent(name: str, share: float | None) -> str:
     return "" if share is None else f"{name} {share:.0%}"
 
 
-class ProgressLine:
-    """Puts the line behind the bar of a Trainer's ``ProgressCallback``, or before a notebook's, with its next step."""
-
-    def __init__(self, handler: CallbackHandler | None) -> None:
-        self._handler = handler
-
-    def show(self, fullest: MemoryUse | None, activity: Activity, waited: float | None, useful: float | None) -> None:
-        """Nothing where the Trainer has no such bar."""
-        for callback in self._handler.callbacks if self._handler is not None else ():
-            bar, tracker = getattr(callback, "training_bar", None), getattr(callback, "training_tracker", None)
-            if bar is not None and hasattr(bar, "set_postfix_str"):
-                bar.set_postfix_str(one_line(fullest, activity, waited, useful, _columns_left(bar)), refresh=False)
-            elif tracker is not None:
-                tracker.prefix = f"{one_line(fullest, activity, waited, useful)}<br>"
+def show_line(
+    handler: CallbackHandler, fullest: MemoryUse | None, activity: Activity, waited: float | None, useful: float | None
+) -> None:
+    """Put the line behind the bar of a Trainer's ``ProgressCallback``, or before a notebook's, with its next step."""
+    for callback in handler.callbacks:
+        bar, tracker = getattr(callback, "training_bar", None), getattr(callback, "training_tracker", None)
+        if bar is not None and hasattr(bar, "set_postfix_str"):
+            bar.set_postfix_str(one_line(fullest, activity, waited, useful, _columns_left(bar)), refresh=False)
+        elif tracker is not None:
+            tracker.prefix = f"{one_line(fullest, activity, waited, useful)}<br>"
 
 
 def _columns_left(bar: tqdm) -> float:

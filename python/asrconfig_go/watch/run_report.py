@@ -15,10 +15,8 @@ from .._core.output import first_of
 from .._core.records import from_json, json_fields
 from .._core.render import Record, Shown, plot_all, render, save_page, save_text, text, title
 from ..errors import LibraryError
-from ..guard.training_report import MemoryFailure
 from ..train.run_record import RunRecord
-from .memory_summary import RankPeaks
-from .run_files import FILE_NAME, Logged, Run, Source, TrainerState, gather, guard_events, settings_of
+from .run_files import FILE_NAME, Gathered, Run, Source, gather, guard_events, settings_of
 from .watch_records import Alert, Band, Finding, GPUFigures, HostFigures, Moment, StepFigures
 
 if TYPE_CHECKING:
@@ -71,10 +69,7 @@ def report(run: Run, args: TrainingArguments | PlanRecord | None = None) -> RunR
     files = gather(run)
     answer = _analysed(files.sources, files.record, settings=settings_of((args, files.plan, files.state), files.record))
     findings = tuple(from_json(Finding, finding) for finding in answer["findings"])
-    return RunReport(
-        files.sources, answer["figures"], findings, files.record, files.trainer, files.ranks, files.notes,
-        files.failures, files.history,
-    )  # fmt: skip
+    return RunReport(**vars(files), figures=answer["figures"], findings=findings)
 
 
 def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: object) -> Record:
@@ -83,8 +78,8 @@ def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: o
     return answer
 
 
-@dataclass(frozen=True, repr=False)
-class RunReport(Shown, kind="run"):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RunReport(Gathered, Shown, kind="run"):
     """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start.
 
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
@@ -93,15 +88,8 @@ class RunReport(Shown, kind="run"):
     ``log_history``.
     """
 
-    sources: tuple[Source, ...]
     figures: Record
     findings: tuple[Finding, ...]
-    record: RunRecord | None = None
-    trainer: TrainerState | None = None
-    ranks: tuple[RankPeaks, ...] = ()
-    notes: tuple[str, ...] = ()
-    failures: tuple[MemoryFailure, ...] = ()
-    history: tuple[Logged, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[GPUFigures, ...]:

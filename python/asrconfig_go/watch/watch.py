@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..guard.training_report import GuardEvent
     from ..predict.memory_model import MemoryModel
     from .batch_shapes import BatchShapes, LoaderWait
-    from .display import Panel, ProgressLine, RunFile
+    from .display import Panel, RunFile
     from .memory_monitor import MemoryMonitor
     from .watch_records import Activity
 
@@ -79,6 +79,7 @@ class WatchOptions:
 
 
 _EVERY_S = 1.0
+_POINTS = 240  # of the panel's curve of memory
 
 
 class TimeShare:
@@ -111,7 +112,7 @@ class Watch:
     ) -> None:
         self.monitor, self._clock = monitor, clock
         self.file: RunFile | None = None
-        self.line: ProgressLine | None = None
+        self.line: Callable[..., None] | None = None
         self.panel: Panel | None = None
         self.met: Sequence[GuardEvent] = ()
         self.problem = ""
@@ -264,16 +265,20 @@ class Watch:
             give_back_memory()
 
     def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
+        from .display import PanelState
+
         if self.line is None and self.panel is None:
             return
         waited, useful = (share() for share in self._shown)
         if self.line is not None:
-            self.line.show(self.checked.fullest, self._newest_activity(), waited, useful)
+            self.line(self.checked.fullest, self._newest_activity(), waited, useful)
         if self.panel is not None:
             done = number - self._first
             going_on = not stopped and done > 0 and steps > number
             remaining = (now - self._begun) / done * (steps - number) if going_on else None
-            self.panel.draw(self.monitor, (number, steps), remaining, (waited, useful), stopped)
+            monitor = self.monitor
+            readings = monitor.read(), monitor.activity(), monitor.history(_POINTS), monitor.alerts()
+            self.panel.show(PanelState(number, steps, remaining, waited, useful, *readings, stopped))
 
 
 def give_back_memory() -> None:

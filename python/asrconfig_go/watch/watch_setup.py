@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,7 +12,7 @@ from .._core.modules import IN_32_BIT, bare, half_weights, half_words
 from .._core.training_session import attached, session_of
 from .alerts import BestEffort, attach_hint, say
 from .batch_shapes import BatchShapes, BeforeBatch, NextBatch, by_memory, by_table, follow_loader, useful_work
-from .display import Panel, ProgressLine, RunFile, in_notebook, leave_out_of_print
+from .display import Panel, RunFile, in_notebook, leave_out_of_print, show_line
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +53,7 @@ def equip(
         watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))
         BestEffort("an earlier run log is not kept")(watch.file.keep_earlier, state.global_step)
     if state.is_world_process_zero:
-        watch.line = ProgressLine(handler) if options.progress else None
+        watch.line = partial(show_line, handler) if options.progress and handler is not None else None
         if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
             watch.panel = Panel()
     return undo

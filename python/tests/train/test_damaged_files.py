@@ -175,14 +175,14 @@ class TestOfARun:
     def resumed(self, run: Path) -> Any:
         """As far as resuming reads and reports, without a training."""
         from asrconfig_go.train.guarded_training import GuardedTraining
-        from asrconfig_go.train.restart import RunCheckpoints
         from disturbed_runs import prepared
 
         training = GuardedTraining(prepared(run), resume=True)
         start = training._start
-        RunCheckpoints(training.trainer, start, training._folder, lambda: False).install()()
-        training._attach()
+        training._set_up()
         repr(training.report()), start.record.to_json()
+        while training._undo:
+            training._undo.pop()()
         training._lock.release()  # type: ignore[union-attr]
         return start
 

@@ -130,7 +130,8 @@ def test_the_pre_flight_is_the_guard_s(tmp_path: Path) -> None:
 
     trainer = prepared(tmp_path)
     trainer.model.fail = hungry
-    run = GuardedTraining(trainer, preflight=True)
+    attach(trainer, preflight=True)
+    run = GuardedTraining(trainer)
     run.train()
     assert [(e.global_step, e.place, e.micro_batch_before, e.micro_batch_after) for e in run.report().events] == [
         (0, "pre-flight", 16, 8)
@@ -366,7 +367,8 @@ def test_refused_arguments(tmp_path: Path) -> None:
 def test_one_monitor_for_all_attempts_which_ends_whatever_happens(tmp_path: Path) -> None:
     watcher = AdaptiveMemoryCallback(interval_ms=5)
     trainer = prepared(tmp_path, once_at(2))
-    GuardedTraining(trainer, callback=watcher).train()
+    trainer.add_callback(watcher)
+    GuardedTraining(trainer).train()
     assert trainer.callback_handler.callbacks[0] is watcher
     assert watcher._monitor is not None and not watcher._monitor.running
     assert watcher.summary().samples > 0

@@ -187,8 +187,7 @@ def test_files_of_a_remote_store(tmp_path: Path) -> None:
 def test_frames_last_as_long_as_the_model_tells() -> None:
     rows = [{"input_features": [[0.0] * 8] * frames} for frames in (100, 200, 300)]
     stream = datasets.IterableDataset.from_generator(lambda: iter(rows))
-    reader = StreamBatches(stream, model="whisper-small").reader(1)
-    assert reader.seconds(rows) == array("d", [30.0] * 3)
+    assert StreamBatches(stream, model="whisper-small").seconds(rows) == array("d", [30.0] * 3)
 
 
 def test_what_is_refused() -> None:

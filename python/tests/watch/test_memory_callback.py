@@ -217,17 +217,12 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
 
 def test_reporters_get_the_scalars_whichever_way_it_is_added(tmp_path: Path) -> None:
-    def attach(trainer: Any, callback: AdaptiveMemoryCallback) -> None:
-        callback.attach(trainer)
-        callback.attach(trainer)
-
-    ways = [None, lambda trainer, callback: trainer.add_callback(callback), attach]
-    for add in ways:
+    for later in (False, True):
         callback = AdaptiveMemoryCallback(monitor=makes(FakeMonitor([gpu(5.0)])))
         recorder = Recorder()
-        trainer = tiny_trainer(tmp_path, callbacks=[recorder] if add else [recorder, callback], logging_steps=2)
-        if add:
-            add(trainer, callback)
+        trainer = tiny_trainer(tmp_path, callbacks=[recorder] if later else [recorder, callback], logging_steps=2)
+        if later:
+            trainer.add_callback(callback)
         order = [c for c in trainer.callback_handler.callbacks if c is not callback]
         trainer.train()
         assert trainer.callback_handler.callbacks[: 1 + len(order)] == [callback, *order]

@@ -23,9 +23,9 @@ from asrconfig_go.watch.batch_shapes import BatchShapes, Excess, LoaderWait, Nex
 from asrconfig_go.watch.display import (
     Panel,
     PanelState,
-    ProgressLine,
     RunFile,
     one_line,
+    show_line,
 )
 from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
 from asrconfig_go.watch.watch import (
@@ -254,15 +254,14 @@ def test_the_progress_line_has_what_is_known() -> None:
 def test_the_line_is_in_the_bar_of_a_terminal_and_of_a_notebook() -> None:
     tqdm = pytest.importorskip("tqdm")
     handler: Any = SimpleNamespace(callbacks=[SimpleNamespace(), SimpleNamespace(training_bar=None)])
-    ProgressLine(handler).show(fullest(8.2), BUSY, 0.03, 0.4)
-    ProgressLine(None).show(fullest(8.2), BUSY, 0.03, 0.4)
+    show_line(handler, fullest(8.2), BUSY, 0.03, 0.4)
     tracker = SimpleNamespace(prefix="")
     handler.callbacks.append(SimpleNamespace(training_tracker=tracker))
     short, full = "GPU 93% · mem 82% · CPU 61% · wait 3%]", "10.0 GiB · CPU 61% · wait 3% · MFU 40%]"
     for columns, words in ((80, short), (None, full)):
         with tqdm.tqdm(total=400, ncols=columns, file=io.StringIO()) as bar:
             handler.callbacks[1].training_bar = bar
-            ProgressLine(handler).show(fullest(8.2), BUSY, 0.03, 0.4)
+            show_line(handler, fullest(8.2), BUSY, 0.03, 0.4)
             assert str(bar).endswith(words) and len(str(bar)) <= (columns or 200)
     assert tracker.prefix == "GPU 93% · mem 82% 8.2/10.0 GiB · CPU 61% · wait 3% · MFU 40%<br>"
 
