@@ -177,6 +177,35 @@ def traced_for(
     return MemoryModel.trace(trainer.model, batch_fn, gpu=gpu, allocator=allocator_in_force(), **settings)
 
 
+@dataclass
+class Retries:
+    """Retries of a step or a training, as core/recovery counts them.
+
+    Attributes:
+        most: How many there may be.
+        repeated: Whether one clip was computed again as it is.
+        count: Retries in smaller micro-batches.
+        maybes: Retries after errors that may have been about memory.
+    """
+
+    most: int
+    repeated: bool = False
+    count: int = 0
+    maybes: int = 0
+
+    def next(self, error_class: str, micro_batch: int, cannot_split: bool = False) -> dict[str, Any]:
+        """What to do after a micro-batch failed: an ``action``, and ``micro_batch`` or ``reason``."""
+        request = {"class": error_class, "micro_batch": micro_batch, "cannot_split": cannot_split}
+        request |= {"repeated": self.repeated, "max_retries": self.most}
+        decided: dict[str, Any] = native.call(
+            "recovery.next", {**request, "retries": self.count, "maybe_retries": self.maybes}
+        )
+        if decided["action"] == "shrink":
+            self.count, self.maybes = decided["retries"], decided["maybe_retries"]
+        self.repeated = self.repeated or decided["action"] == "repeat"
+        return decided
+
+
 class CannotRetryError(Exception):
     """Why a batch cannot be computed again: a sentence that is added to the out-of-memory error before it is raised."""
 
@@ -211,9 +240,6 @@ class Step:
         again: Computes it once more, after an attempt that failed.
         leave_out: May take a clip that does not fit alone out of the batch; returns whether it did.
         resolve: May remove the cause of an error that is not about memory; returns whether it did.
-        halvings: Retries in smaller micro-batches.
-        maybes: Retries after errors that may have been about memory.
-        repeated: Whether one clip was computed again as it is.
         host_oom: Whether the step was computed again after host memory ran out.
     """
 
@@ -223,9 +249,6 @@ class Step:
     again: Callable[[], Any]
     leave_out: Callable[[Piece], bool] = lambda _: False
     resolve: Callable[[Exception], bool] = lambda _: False
-    halvings: int = 0
-    maybes: int = 0
-    repeated: bool = False
     host_oom: bool = False
 
 
@@ -261,6 +284,7 @@ class Attempts:
         A single clip is computed once more as it is, as other memory may have been freed.
         """
         attempt, failed, raised_in = step.first, None, ""
+        retries = Retries(self._max_halvings)
         while True:
             self.running, began = None, time.perf_counter()
             try:
@@ -268,13 +292,13 @@ class Attempts:
             except CannotRetryError as reason:
                 if failed is None:  # the step was split from the start
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
-                if step.maybes:
+                if retries.maybes:
                     self.explain(failed, classify(failed))
                 add_note(failed, f"the step was not computed again: {reason}")
                 add_note(failed, f"it ran out of memory in\n{raised_in}")
                 raise failed from None
             except Exception as error:
-                proceed = self._decide(error, step, self.piece())
+                proceed = self._decide(error, step, retries, self.piece())
                 if proceed is None:
                     raise
                 raised_in, failed = remove_traceback(error), error
@@ -303,7 +327,9 @@ class Attempts:
             self.events[-1] = event
         logger.warning("recovered in step %d, but %s", step, event.lost)
 
-    def _decide(self, error: Exception, step: Step, piece: Piece | None) -> Callable[[float], None] | None:
+    def _decide(
+        self, error: Exception, step: Step, retries: Retries, piece: Piece | None
+    ) -> Callable[[float], None] | None:
         """Decide how to continue after ``error``, and lower the budget of the step.
 
         Returns a function that notes the retry, given the seconds that the attempt took, and None where ``error`` is to
@@ -323,18 +349,12 @@ class Attempts:
         def noted(place: str, after: int) -> Callable[[float], None]:
             return lambda lost_s: self.note(place, text, saved, before=piece.samples, after=after, lost_s=lost_s)
 
-        decided = native.call("recovery.next", {
-            "class": diagnosis["class"], "micro_batch": piece.samples, "cannot_split": bool(piece.cannot_split),
-            "repeated": step.repeated, "retries": step.halvings, "maybe_retries": step.maybes,
-            "max_retries": self._max_halvings,
-        })  # fmt: skip
+        decided = retries.next(diagnosis["class"], piece.samples, bool(piece.cannot_split))
         match decided["action"]:
             case "shrink":
                 step.budget.shrink(piece.extent, decided["micro_batch"])
-                step.halvings, step.maybes = decided["retries"], decided["maybe_retries"]
                 return noted(step.place, decided["micro_batch"])
             case "repeat":
-                step.repeated = True
                 return noted(step.place, piece.samples)
             case "raise":
                 add_note(error, decided["reason"])

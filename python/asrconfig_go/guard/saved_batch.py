@@ -76,21 +76,12 @@ def free_folder(output: Path, rank: int) -> Path | None:
 def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, Any]], list[list[int]], bool]:
     """The batches, the numbers of the clips that are kept of each, and whether these are all.
 
-    Where all take more than ``MOST_BYTES``, those ``named`` are kept alone, as many as fit.
+    Where all take more than ``MOST_BYTES``, those ``named`` are kept alone.
     """
     fits = sum(map(_bytes, batches)) <= MOST_BYTES
-    rows = [list(range(batch_size(batch))) for batch in batches] if fits else _fitting(batches, named)
+    rows = [list(range(batch_size(batch))) for batch in batches] if fits else named
     saved = [batch if fits else pick(batch, numbers) for batch, numbers in zip(batches, rows, strict=True)]
     return [dict(batch) for batch in saved], rows, fits
-
-
-def _fitting(batches: list[Any], named: list[list[int]]) -> list[list[int]]:
-    rows, free = list[list[int]](), MOST_BYTES
-    for batch, numbers in zip(batches, named, strict=True):
-        bytes_of_one = max(1, _bytes(batch) // batch_size(batch))
-        rows.append(numbers[: free // bytes_of_one])
-        free -= bytes_of_one * len(rows[-1])
-    return rows
 
 
 def _bytes(batch: Batch) -> int:

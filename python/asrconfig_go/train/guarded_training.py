@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._core import native
 from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
 from .._core.output import listed
 from .._core.training_session import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, LibraryError, StorageError
+from ..guard.micro_batches import Retries
 from ..guard.training_report import Restart, TrainingReport
 from .checkpoints import disk_errors_explained, saved_so_far
 from .restart import AllStepsMade, RunCheckpoints
@@ -70,7 +70,7 @@ class GuardedTraining:
         self._guard = guard_of(trainer)
         self._events_before = len(self._guard.events) if self._guard else 0
         self._bad_before = len(self._guard.bad_batches) if self._guard else 0
-        self._retries, self._maybe_retries = 0, 0
+        self._retries = Retries(max_retries, repeated=True)
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
         self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
         self._journal: RunCheckpoints | None = None
@@ -217,9 +217,7 @@ class GuardedTraining:
             if place == "training" and self._guard is not None and self._guard.unfit:
                 return None  # no micro-batch would be smaller; the guard has said why
             before = self._limit(place)
-            request = {"class": diagnosis["class"], "micro_batch": before, "retries": self._retries}
-            request |= {"maybe_retries": self._maybe_retries, "max_retries": self.max_retries, "repeated": True}
-            decided: dict[str, Any] = native.call("recovery.next", request)
+            decided = self._retries.next(diagnosis["class"], before)
         except LibraryError as unavailable:
             add_note(error, f"no recovery was tried: {unavailable}")
             return None
@@ -232,10 +230,7 @@ class GuardedTraining:
             ) from error
         step = self.trainer.state.global_step
         restart = Restart(step, step, place, before, decided["micro_batch"], first_line(error))
-        if not self._can_go_on(error, restart):
-            return None
-        self._retries, self._maybe_retries = decided["retries"], decided["maybe_retries"]
-        return restart
+        return restart if self._can_go_on(error, restart) else None
 
     def _limit(self, place: str) -> int:
         """The most samples of a micro-batch; where values limit it, those of the last that ran out of memory."""

@@ -11,8 +11,8 @@ process is killed:
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -23,6 +23,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -30,11 +31,6 @@ from .._core.files import read_object, write_whole
 from .._core.records import from_file
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, VersionMismatchError
 from ..guard.training_report import BadBatch, GuardEvent, Restart
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -222,37 +218,26 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         """Raises ``InvalidArgumentError`` when another training is in the folder, this process's or another's."""
-        self._path, self._file = folder / _LOCK, None
-        while True:
-            file = self._opened()
-            if file is None:
-                return
-            if not _locked(file, self._path):
-                file.close()
-                raise _in_use(self._path)
-            if _is_at(file, self._path):
-                break
-            file.close()  # its owner removed it between opening and locking
+        path, self._file = folder / _LOCK, None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+", encoding="utf-8")
+        except OSError:
+            return
+        if not _locked(file, path):
+            file.close()
+            raise _in_use(path)
         file.truncate()
         file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}))
         file.flush()
         self._file = file
         _OPEN.add(self)
 
-    def _opened(self) -> IO[str] | None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-            return os.fdopen(handle, "r+", encoding="utf-8")
-        except OSError:
-            return None
-
     def release(self) -> None:
-        """Leave the folder to others."""
+        """Leave the folder to others; the file stays, without a name."""
         if self._file is not None:
             _OPEN.discard(self)
-            with contextlib.suppress(OSError):
-                self._path.unlink()  # still locked: who opened it meanwhile looks again
+            self._file.truncate(0)
             self._file.close()
             self._file = None
 
@@ -265,19 +250,17 @@ def _forget_all() -> None:
             lock._file = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _locked(file: IO[str], path: Path) -> bool:
     """Whether this process has locked the file."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
     return not _alive(_owner(path))  # the file system has no locks
 
 
@@ -295,13 +278,6 @@ def _alive(owner: dict[str, Any]) -> bool:
     return True
 
 
-def _is_at(file: IO[str], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except OSError:
-        return False
-
-
 def _owner(path: Path) -> dict[str, Any]:
     try:
         return read_object(path, "lock", "")
@@ -312,16 +288,8 @@ def _owner(path: Path) -> dict[str, Any]:
 def _in_use(path: Path) -> InvalidArgumentError:
     pid, host, since = (_owner(path).get(name) for name in ("pid", "host", "since"))
     who = f"process {pid} on {host}" if pid is not None else "another process"
-    begun = f", which began {_duration(time.time() - since)} ago" if isinstance(since, int | float) else ""
+    begun = f", which began {datetime.fromtimestamp(since):%Y-%m-%d %H:%M}" if isinstance(since, int | float) else ""
     return InvalidArgumentError(
         f"{path.parent.parent} is in use by {who}{begun}",
         f"wait for it, end it, or choose another output_dir; if there is no such process, remove {path}",
     )
-
-
-def _duration(seconds: float) -> str:
-    seconds = max(0.0, seconds)
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
