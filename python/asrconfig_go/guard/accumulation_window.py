@@ -7,12 +7,10 @@ nothing fails, a window holds references only: it copies nothing, and changes ne
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._core.batches import (
     Extent,
@@ -32,7 +30,7 @@ from ..predict.step_sampler import cheapest
 from .loop import Batch, Before, Call, Loop, Split, version_of
 from .loss_rule import LossRule
 from .micro_batches import Budget, CannotRetryError, Piece
-from .step_state import InPlace, StepState, changed_values, put_values
+from .step_state import InPlace, StepState, batch_norms, changed_values, put_values
 
 _STATISTICS_HINT = (
     "freeze the part that holds them by asrconfig_go.plan.freeze, or pass split_batch_statistics=True, which allows "
@@ -225,16 +223,6 @@ class Replay:
         return [*self.paths, *self._state.unseen(self._window.calls[0].before, self._began)]
 
 
-_batch_norms: weakref.WeakKeyDictionary[torch.nn.Module, list[tuple[str, _BatchNorm]]] = weakref.WeakKeyDictionary()
-
-
-def _batch_norms_of(model: torch.nn.Module) -> list[tuple[str, _BatchNorm]]:
-    """The layers that normalise over the clips of a batch, searched once for each model."""
-    if model not in _batch_norms:
-        _batch_norms[model] = [(name, m) for name, m in model.named_modules() if isinstance(m, _BatchNorm)]
-    return _batch_norms[model]
-
-
 class Splitting:
     """Splits the batches of one loop.
 
@@ -282,7 +270,7 @@ class Splitting:
         """The layers that see which clips a batch holds, in words; "" for none, or where they may see fewer."""
         if self.splits_statistics:
             return ""
-        if not (norms := _batch_norms_of(self._loop.model)):
+        if not (norms := batch_norms(self._loop.model)):
             return ""
         self._loop.prepare()  # they normalise over the batch in training only
         live = [name for name, norm in norms if norm.training or not norm.track_running_stats]

@@ -24,7 +24,7 @@ from .engine import Engine
 from .loading import ClipRows
 from .loop import Call
 from .optimizer_step import RECENT, GradientNorms
-from .training_report import BadBatch
+from .training_report import BadBatch, GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -43,13 +43,14 @@ class BadClips:
     """Has the engine compute the batches of one loop, and checks the losses and gradients.
 
     Attributes:
+        engine: Computes the batches.
         norms: The gradient norms of optimizer steps.
         batches: The batches that went wrong so far.
         count: The clips that were left out so far.
     """
 
     def __init__(self, engine: Engine, policy: BadClipPolicy, rows: ClipRows | None = None) -> None:
-        self._engine, self._policy, self._rows = engine, policy, rows
+        self.engine, self._policy, self._rows = engine, policy, rows
         self._loop, self._window = engine.loop, engine.window
         self._measure = ClipMeasurement(engine.loop, engine.state, engine.splitting.split)
         self.norms = GradientNorms()
@@ -72,10 +73,10 @@ class BadClips:
     def compute(self, call: Call) -> None:
         """Compute the newest batch of the window; a clip that is bad or does not fit alone is named."""
         try:
-            self._engine.run(call)
+            self.engine.run(call)
             self.check(call)
         except InfeasiblePlanError as error:
-            piece = self._engine.attempts.piece()
+            piece = self.engine.attempts.piece()
             if piece is not None and piece.is_one_clip:
                 self.does_not_fit(call, "raised", error)
             raise
@@ -107,7 +108,7 @@ class BadClips:
                 return
             if not self._leave_bad_clips_out("gradient" if _finite(losses) else "loss", calls):
                 return
-            self._engine.replay_window(call)
+            self.engine.replay_window(call)
 
     def _norm_not_finite(self) -> None:
         """Called before weights change, where the gradient norm is not finite."""
@@ -277,12 +278,39 @@ class BadClips:
         from .saved_batch import BatchWriter  # imported only when something is wrong, as it imports what reads datasets
 
         place: Callable[[Call], int | None] = (lambda _: -1) if rows else self._window.loader_position
-        write = BatchWriter(self._loop, place, self._engine.budget, rows or self._rows, saved)
+        write = BatchWriter(self._loop, place, self.engine.budget, rows or self._rows, saved)
         text = first_line(error) if error is not None else ""
         batch = write(BadBatch(step, problem, description, (), done, ""), calls, clips, text)
         self.batches.append(batch)
         logger.warning("%s", batch)
         return batch
+
+
+class Guarded:
+    """What is known of a training whose batches ``bad`` has computed."""
+
+    def __init__(self, bad: BadClips) -> None:
+        self._bad, self._engine = bad, bad.engine
+
+    @property
+    def events(self) -> list[GuardEvent]:
+        """What did not fit, and what was done about it."""
+        return self._engine.attempts.events
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What cannot be kept exact in this training; each was logged once."""
+        return self._engine.loop.notes
+
+    @property
+    def rule(self) -> str | None:
+        """What the loss divides by: by the table, as given or as measured; None while it is unknown."""
+        return self._engine.rule.name
+
+    @property
+    def bad_batches(self) -> list[BadBatch]:
+        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
+        return self._bad.batches
 
 
 def _finite(values: list[Any]) -> bool:

@@ -11,9 +11,9 @@ from .._core.output import SHOWN, first_of
 from .._core.render import plural
 from .._core.training_session import attached, session_of
 from ..errors import InvalidArgumentError
+from .bad_clips import Guarded
 from .guard_options import GuardOptions, GuardSettings
 from .guarded_trainer import GuardedTrainer
-from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
-class Guard:
+class Guard(Guarded):
     """Keeps a Trainer's optimizer steps what they are, however small the micro-batches must be.
 
     While nothing fails it does nothing: it notes random states and references to the batches of the accumulation
@@ -74,6 +74,7 @@ class Guard:
         check_keywords(options, GuardSettings.__annotations__, "Guard")
         self.trainer = trainer
         self._guarded = GuardedTrainer(trainer, GuardOptions(**options))
+        super().__init__(self._guarded.bad)
         self.budgets = self._guarded.budgets
         self._undo: list[Callable[[], None]] = []
 
@@ -115,44 +116,24 @@ class Guard:
     # What is known of the training.
 
     @property
-    def events(self) -> list[GuardEvent]:
-        """What did not fit, and what was done about it."""
-        return self._guarded.attempts.events
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the guard cannot keep exact in this training; each was logged once."""
-        return self._guarded.loop.notes
-
-    @property
-    def rule(self) -> str | None:
-        """What the loss divides by: by the table, as given or as measured; None while it is unknown."""
-        return self._guarded.rule.name
-
-    @property
     def knows_rule(self) -> bool:
         """Whether the rule is of the table or given, so that batches may be split before memory runs out."""
-        return self._guarded.rule.is_certain
+        return self._engine.rule.is_certain
 
     @property
     def unfit(self) -> str:
         """Why batches of this training cannot be split, once that was measured; "" before, and where they can."""
-        return self._guarded.rule.unfit
+        return self._engine.rule.unfit
 
     @property
     def skipped(self) -> int:
         """Clips that were left out, or replaced by ``too_long``, each time that they came."""
-        return self._guarded.engine.left_out.count
+        return self._engine.left_out.count
 
     @property
     def bad_clips(self) -> int:
         """Clips that were left out because of an error, or as loss or gradient was not finite, each time they came."""
-        return self._guarded.bad.count
-
-    @property
-    def bad_batches(self) -> list[BadBatch]:
-        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
-        return self._guarded.bad.batches
+        return self._bad.count
 
     @property
     def preflight(self) -> PreflightReport | None:
@@ -164,7 +145,7 @@ class Guard:
         times = plural(len(self.events), "time")
         fitted = f"did not fit {times}" if self.events else "nothing ran out of memory so far"
         lines = [
-            f"Guard of {self._guarded.loop.name}: {rule}{fitted}",
+            f"Guard of {self._engine.loop.name}: {rule}{fitted}",
             *(f"  {line}" for line in first_of(self.events)),
         ]
         lines += [f"  {self.skipped} clips were too long and left out or replaced"] * bool(self.skipped)

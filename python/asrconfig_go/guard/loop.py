@@ -78,13 +78,10 @@ class Call:
     """The loss that was returned to the loop."""
     rows: list[int] | None = None
     """The places of its clips in the collated batch; None while none was taken out."""
-    _size: tuple[Any, int, Extent] | None = None
 
     def size(self) -> tuple[int, Extent]:
         """The number of its clips, and their extent."""
-        if self._size is None or self._size[0] is not self.inputs:
-            self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
-        return self._size[1:]
+        return batch_size(self.inputs), extent(self.inputs)
 
     def take_out(self, row: int) -> Any:
         """Take the clip in ``row`` of ``inputs`` out, and return it as a batch of one.

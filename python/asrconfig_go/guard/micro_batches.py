@@ -52,10 +52,17 @@ class Budget:
         """The most values of a micro-batch."""
         self.too_long: int | None = None
         """Values of a single sample that did not fit."""
-        self.is_limited = samples is not None or overhead_s is not None
-        """Whether any batch may be too large, or cost less in several micro-batches."""
-        self.has_failed = False
+        self._requested = samples
+
+    @property
+    def has_failed(self) -> bool:
         """Whether a limit comes from a micro-batch that did not fit, in this training or the one that it resumes."""
+        return self.values is not None or self.samples != self._requested
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any batch may be too large, or cost less in several micro-batches."""
+        return self.samples is not None or self.overhead_s is not None or self.values is not None
 
     def size(self, extent: Extent, limit: int) -> int:
         """The samples of a micro-batch, 1 to ``limit``, whose longest one has this extent."""
@@ -64,15 +71,11 @@ class Budget:
 
     def shrink(self, extent: Extent, size: int) -> None:
         """Allow at most ``size`` samples of this extent from now on, as more did not fit."""
-        self.has_failed = self.is_limited = True
         self.values = _least(self.values, size * extent.values)
 
     def lower(self, samples: int | None, values: int | None) -> None:
         """Take over the limits of an earlier attempt, where they are lower than these."""
-        before = self.samples
-        self.samples, self.values = _least(before, samples), _least(self.values, values)
-        if self.values is not None or self.samples != before:
-            self.has_failed = self.is_limited = True
+        self.samples, self.values = _least(self.samples, samples), _least(self.values, values)
 
     def prediction(self, piece: Piece, kind: str) -> tuple[float, dict[str, Any]] | None:
         """The seconds of a micro-batch, and the request for its memory; ``kind`` is train, evaluate or generate."""

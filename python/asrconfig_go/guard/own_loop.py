@@ -17,7 +17,7 @@ from .._core.out_of_memory import clear_frames, is_gpu_oom
 from .._core.output import first_of
 from .._core.random_state import rng_state, set_rng_state
 from ..errors import AsrConfigError, InvalidArgumentError
-from .bad_clips import BadClips
+from .bad_clips import BadClips, Guarded
 from .engine import Engine
 from .guard_options import GuardOptions, check_own_loop, steps_to_accumulate
 from .loop import Batch, Call, Loop, Split, Weight
@@ -25,7 +25,6 @@ from .loss_rule import GivenRule, LossRule, check_gradient, factor, weighted
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps
 from .rule_measurement import without_autocast
-from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -165,16 +164,16 @@ class Monitor(Protocol):
         """An optimizer step was made."""
 
 
-class GuardedStep:
+class GuardedStep(Guarded):
     """``step(batch)``: forward, backward, and the optimizer's step where a window of accumulated batches is complete.
 
     Made by ``guarded_step``. It changes nothing of the model and the optimizer but what a step changes, and is left by
     calling it no more.
     """
 
-    def __init__(self, loop: OwnLoop, engine: Engine, bad: BadClips, monitor: Monitor | None) -> None:
-        self._loop, self._engine, self._bad, self._monitor = loop, engine, bad, monitor
-        self._steps = OptimizerSteps(engine.attempts)
+    def __init__(self, loop: OwnLoop, bad: BadClips, monitor: Monitor | None) -> None:
+        super().__init__(bad)
+        self._loop, self._monitor, self._steps = loop, monitor, OptimizerSteps(bad.engine.attempts)
         self._is_over = True  # whether the window's optimizer step was taken: batches are kept until the next one comes
         self._engine.begin()
         self._bad.begin()
@@ -259,26 +258,6 @@ class GuardedStep:
         self._bad.step_ended()
         self._engine.rule.ask_again()
         window.begin(())
-
-    @property
-    def events(self) -> list[GuardEvent]:
-        """What did not fit, and what was done about it."""
-        return self._engine.attempts.events
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What cannot be kept exact; each was logged once."""
-        return self._loop.notes
-
-    @property
-    def rule(self) -> str | None:
-        """What the loss divides by, as given or as measured; None while it is unknown."""
-        return self._engine.rule.name
-
-    @property
-    def bad_batches(self) -> list[BadBatch]:
-        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
-        return self._bad.batches
 
     @property
     def skipped(self) -> int:
@@ -375,4 +354,4 @@ def guarded_step(
     bad = BadClips(engine, options.bad_clips)
     used = scaler if accelerator is None else accelerator.scaler
     bad.norms.scaled = used is not None and bool(used.is_enabled())
-    return GuardedStep(loop, engine, bad, monitor)
+    return GuardedStep(loop, bad, monitor)

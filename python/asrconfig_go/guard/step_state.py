@@ -207,7 +207,7 @@ class StepState:
         module has counted the batch: its count says how often.
         """
         counts = {id(t): t._version - version for _, t, version in before.versions}
-        for norm in self._norms():
+        for _, norm in batch_norms(self._loop.model):
             if id(norm.num_batches_tracked) in counts:
                 batches = counts[id(norm.num_batches_tracked)] - (norm is before.interrupted)
                 for buffer in (norm.running_mean, norm.running_var):
@@ -216,10 +216,18 @@ class StepState:
 
     def statistics(self) -> set[int]:
         """The tensors of batch normalisation, by ``id``: a forward in training mode writes to them, and reads none."""
-        return {id(buffer) for norm in self._norms() for buffer in norm.buffers(recurse=False)}
+        norms = batch_norms(self._loop.model)
+        return {id(buffer) for _, norm in norms for buffer in norm.buffers(recurse=False)}
 
-    def _norms(self) -> Iterator[_BatchNorm]:
-        return (module for module in self._loop.model.modules() if isinstance(module, _BatchNorm))
+
+_batch_norms: weakref.WeakKeyDictionary[torch.nn.Module, list[tuple[str, _BatchNorm]]] = weakref.WeakKeyDictionary()
+
+
+def batch_norms(model: torch.nn.Module) -> list[tuple[str, _BatchNorm]]:
+    """The layers that normalise over the clips of a batch, with their names; searched once for each model."""
+    if model not in _batch_norms:
+        _batch_norms[model] = [(name, m) for name, m in model.named_modules() if isinstance(m, _BatchNorm)]
+    return _batch_norms[model]
 
 
 def interrupted_norm(error: BaseException) -> _BatchNorm | None:

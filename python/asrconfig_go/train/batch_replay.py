@@ -40,15 +40,8 @@ _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _HEAD = ("clip", "seconds", "labels", "loss", "gradient norm", "memory")
 
 
-def load_saved(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
-    """The model, and where its weights come from. Raises ``InvalidArgumentError`` for weights that are not finite."""
-    loaded, source = _loaded(folder, saved, model)
-    if name := broken(loaded):
-        raise InvalidArgumentError(f"{name} of {source} is not finite", _BEGAN)
-    return loaded, source
-
-
 def _loaded(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
+    """The model, and where its weights come from."""
     if isinstance(model, torch.nn.Module):
         return model, f"the given {type(model).__name__}"
     if model is not None and not isinstance(model, str | os.PathLike):
@@ -210,7 +203,9 @@ def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device:
     """
     folder = user_path(path, "path")
     saved, batches, random = read_batch(folder)
-    loaded, weights = load_saved(folder, saved, model)
+    loaded, weights = _loaded(folder, saved, model)
+    if name := broken(loaded):
+        raise InvalidArgumentError(f"{name} of {weights} is not finite", _BEGAN)
     try:
         on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         loaded = loaded.to(on)

@@ -46,29 +46,28 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, trainer: Trainer, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
         self._trainer, self._folder, self._changed = trainer, folder, changed
-        self._record, self._has_record = start.record, start.has_record
+        self._start, self._record = start, start.record
         self._begin = start.begin or cpu_state()
         self._epochs = dict(start.epochs)  # by the global step at which they begin
-        self._start = start.checkpoint
         self._checkpoints: list[Path] = []
         self.states = CallbackStates(trainer)
         self.nothing_left = False
         """Whether the run had made all its steps before this process began."""
-        self._changes, self._lost, self._looks = start.changes, list[str](), 0
+        self._lost, self._looks = list[str](), 0
         self._source = start.checkpoint  # what the Trainer loads
         self._resuming = start.checkpoint is not None
         self._has_begun = False
 
     def install(self) -> Callable[[], None]:
         """Take effect; returns the function that undoes it."""
-        if self._start is not None:
-            self.states.resume(self._start)
+        if self._start.checkpoint is not None:
+            self.states.resume(self._start.checkpoint)
         self.states.keep(None)
-        if self._has_record:
+        if self._start.has_record:
             set_cpu_state(self._begin)  # the order of the samples starts from its seed
         if self._writes():  # the others write when training begins
             self._folder.drop_leftovers()
-            if not self._has_record and self._start is None:
+            if not self._start.has_record and self._start.checkpoint is None:
                 self._folder.clear()
                 self._folder.write(self._record)
         trainer = self._trainer
@@ -104,7 +103,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
     def rewind(self, checkpoint: Path | None) -> int:
         """Prepare for a retry from ``checkpoint``, or from where this process began (None); returns its step."""
         self.states.restore(checkpoint)
-        self._source = checkpoint or self._start
+        self._source = checkpoint or self._start.checkpoint
         self._resuming = self._source is not None
         if self._source is None:
             self._epochs.clear()
@@ -132,12 +131,12 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             if self._trainer.is_world_process_zero():
                 if self.nothing_left:
                     logger.warning("nothing is left to train in %s: %s", args.output_dir, FINISHED)
-                for change in self._changes:
+                for change in self._start.changes:
                     logger.warning("%s", f"{change.difference}: without effect" if self.nothing_left else change)
                 warn_of_little_space(self._trainer)
             self._go_by(args, state, optimizer, lr_scheduler)
             if not self.nothing_left:
-                self._record.settings |= {change.name: change.now for change in self._changes if change.in_force}
+                self._record.settings |= {change.name: change.now for change in self._start.changes if change.in_force}
             self._record.max_steps = state.max_steps
             self._folder.write_state(self._begin)
             self._folder.drop_epochs(self._epochs)
@@ -158,8 +157,8 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
 
         The Trainer loads the old schedule's rate with the optimizer, and asks the new schedule from the second step on.
         """
-        planned = self._record.max_steps if self._has_record else 0
-        if self.nothing_left or not (planned not in (0, state.max_steps) or changes_schedule(self._changes)):
+        planned = self._record.max_steps if self._start.has_record else 0
+        if self.nothing_left or not (planned not in (0, state.max_steps) or changes_schedule(self._start.changes)):
             return
         rates = _rates_of_schedule(scheduler)
         groups = optimizer.param_groups if optimizer is not None and self._resuming and rates else []
@@ -246,7 +245,8 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             self._record.foreign.remove(checkpoint.name)
             self._write()
         own = [c for c in checkpoints(Path(args.output_dir)) if c.name not in self._record.foreign]
-        steps = [step_of(c) for c in [*own, *([self._start] if self._start and self._start.is_dir() else [])]]
+        begun = self._start.checkpoint
+        steps = [step_of(c) for c in [*own, *([begun] if begun and begun.is_dir() else [])]]
         needed = {max((e for e in self._epochs if e <= step), default=0) for step in steps}
         needed.add(max(self._epochs, default=0))
         self._epochs = {step: state for step, state in self._epochs.items() if step in needed}

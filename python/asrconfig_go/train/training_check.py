@@ -56,14 +56,10 @@ class TrainingCheck:
     ) -> None:
         """Before a training is planned: warn of what is wrong with the rows for a live model."""
         source = open_source(dataset).train
-        dataset = source.data
-        owner = SimpleNamespace(processing_class=processor, data_collator=collator)
-        rules = rules_of(model, processor_of(owner))
-        if not rules.kind:
-            return
-        durations = seconds if len(seconds) == source.length else None
-        rows = self._of_rows(owner, dataset, rules, durations, ("labels", "label"), "rows")
-        self._say([*model_findings(rules), *rows, *_short_clips(owner, dataset, model, rules, durations)])
+        owner = SimpleNamespace(
+            processing_class=processor, data_collator=collator, model=model, train_dataset=source.data
+        )
+        self._say([*self._of_data(owner, seconds if len(seconds) == source.length else None)])
 
     def trainer(
         self, trainer: Trainer, config: PlanRecord | None, seconds: array[float], *, strict: bool, saves: bool = False
@@ -76,7 +72,9 @@ class TrainingCheck:
         if not strict and self._trainer is not None and self._trainer() is trainer:
             return
         self._trainer = weakref.ref(trainer)
-        findings = [*self._of_data(trainer, config, seconds), *_smoothing(trainer)]
+        rows = open_source(trainer.train_dataset).length
+        durations = None if rows is None else durations_of_set(rows, config, seconds)
+        findings = [*self._of_data(trainer, durations), *_smoothing(trainer)]
         if saves or trainer.args.save_strategy != "no":
             findings += _unsaved(trainer)
         certain = [finding for finding in findings if finding.certain] if strict else []
@@ -84,20 +82,18 @@ class TrainingCheck:
         if certain:
             raise InvalidArgumentError(certain[0].what.rstrip("."), certain[0].remedy.rstrip("."))
 
-    def _of_data(self, trainer: Trainer, config: PlanRecord | None, seconds: array[float]) -> Iterator[Mismatch]:
-        rules = rules_of(trainer.model, processor_of(trainer))
+    def _of_data(self, owner: Owner, durations: Sequence[float] | None) -> Iterator[Mismatch]:
+        """What is wrong with a model's rules, and the rows to train and evaluate with."""
+        rules = rules_of(owner.model, processor_of(owner))
         if not rules.kind:
             return
         yield from model_findings(rules)
-        names = (*(trainer.label_names or ()), "labels", "label")
-        dataset, evaluated = trainer.train_dataset, trainer.eval_dataset
-        rows = open_source(dataset).length
-        durations = None if rows is None else durations_of_set(rows, config, seconds)
-        yield from self._of_rows(trainer, dataset, rules, durations, names, "rows")
-        yield from _short_clips(trainer, dataset, trainer.model, rules, durations)
-        for name, source in open_source(evaluated).parts.items():
+        names = (*(getattr(owner, "label_names", None) or ()), "labels", "label")
+        yield from self._of_rows(owner, owner.train_dataset, rules, durations, names, "rows")
+        yield from _short_clips(owner, rules, durations)
+        for name, source in open_source(getattr(owner, "eval_dataset", None)).parts.items():
             where = f"rows to evaluate with{f' ({name})' if name else ''}"
-            yield from self._of_rows(trainer, source.data, rules, None, names, where)
+            yield from self._of_rows(owner, source.data, rules, None, names, where)
 
     def _of_rows(
         self,
@@ -146,12 +142,11 @@ def _clip(owner: Owner, dataset: Dataset, row: int, labels: Sequence[int]) -> st
     return shown(path, text)
 
 
-def _short_clips(
-    owner: Owner, dataset: Dataset, model: torch.nn.Module, rules: LabelRules, seconds: Sequence[float] | None
-) -> Iterator[Mismatch]:
+def _short_clips(owner: Owner, rules: LabelRules, seconds: Sequence[float] | None) -> Iterator[Mismatch]:
     """Clips of which a batch is too short to be masked by SpecAugment."""
     from .._core.padding import min_input_length
 
+    model = owner.model
     minimum = min_input_length(model) if seconds is not None else 0
     if not minimum or seconds is None or (rules.limits is not None and rules.limits.positions):
         return
@@ -161,7 +156,7 @@ def _short_clips(
     if not short:
         return
     frames = getattr(bare(model).config, "mask_time_length", None)
-    clip = ", ".join(filter(None, (_clip(owner, dataset, short[0], ()), f"{seconds[short[0]]:.2f} s")))
+    clip = ", ".join(filter(None, (_clip(owner, owner.train_dataset, short[0], ()), f"{seconds[short[0]]:.2f} s")))
     verb, first = ("are", "the first is ") if len(short) > 1 else ("is", "")
     yield Mismatch(
         f"{len(short)} of {len(seconds)} clips {verb} shorter than a mask of SpecAugment (config.mask_time_length = "

@@ -9,10 +9,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "callback": ("AdaptiveMemoryCallback",),
         "live_readings": ("MetricsServer",),
         "memory_monitor": ("MemoryMonitor",),
-        "memory_summary": ("MemorySummary", "RankPeaks"),
         "run_files": ("export",),
         "run_report": ("RunComparison", "RunReport", "compare_runs", "report"),
-        "telemetry": ("GPUMemory", "MemorySnapshot"),
+        "telemetry": ("GPUMemory", "MemorySnapshot", "MemorySummary", "RankPeaks"),
         "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
     },
 )

@@ -23,7 +23,6 @@ from .telemetry import MemorySnapshot
 from .watch_records import Activity, Alert, RunLogGPU, RunLogHost
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
 _LISTED_EVERY_S = 3.0  # listing the GPUs' processes is expensive
@@ -182,22 +181,6 @@ def process_name(pid: int) -> str:
         return ""
 
 
-def registry_of(monitor: MemoryMonitor) -> CollectorRegistry:
-    """A ``prometheus_client.CollectorRegistry`` that reads ``monitor`` at each scrape.
-
-    Raises ``UnsupportedError`` where prometheus_client is not installed.
-    """
-    try:
-        from prometheus_client import CollectorRegistry
-    except ImportError as error:
-        raise UnsupportedError(
-            "the Prometheus endpoint needs prometheus_client", "pip install prometheus-client"
-        ) from error
-    registry = CollectorRegistry()
-    registry.register(MonitorCollector(monitor))
-    return registry
-
-
 class MonitorCollector:
     """Collects what ``monitor`` sees; for a registry of one's own: ``registry.register(MonitorCollector(monitor))``."""
 
@@ -307,9 +290,14 @@ class MetricsServer:
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
         if not 0 <= checked("port", port, int) <= 65535:
             raise InvalidArgumentError(f"invalid port = {port}", "pass 1 to 65535, or 0 for a free one")
-        registry = registry_of(monitor)
-        from prometheus_client import start_http_server
-
+        try:
+            from prometheus_client import CollectorRegistry, start_http_server
+        except ImportError as error:
+            raise UnsupportedError(
+                "the Prometheus endpoint needs prometheus_client", "pip install prometheus-client"
+            ) from error
+        registry = CollectorRegistry()
+        registry.register(MonitorCollector(monitor))
         try:
             self._server, self._thread = start_http_server(port, _HOST, registry)
         except OSError as error:

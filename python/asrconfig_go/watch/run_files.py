@@ -18,8 +18,7 @@ from .._core.render import Record
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import PREFIX, MemoryFailure, read_failure
 from ..train.run_record import RunFolder, RunRecord
-from .memory_summary import RankPeaks, rank_peaks
-from .telemetry import RunLog
+from .telemetry import RankPeaks, RunLog, rank_peaks
 
 T = TypeVar("T")
 

@@ -34,9 +34,9 @@ from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
 def left_behind(output: Path) -> set[str]:
-    """Files beside the checkpoints but the record and random numbers."""
+    """Files beside the checkpoints but the record, random numbers and the lock."""
     paths = {path.name for path in output.glob(".asrconfig*/*")}
-    return {name for name in paths if not (name in ("run.json", "begin.json") or name.startswith("epoch-"))}
+    return {name for name in paths if not (name in ("run.json", "begin.json", "lock") or name.startswith("epoch-"))}
 
 
 @pytest.mark.parametrize("grouped", [False, True])

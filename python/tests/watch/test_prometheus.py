@@ -16,13 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from asrconfig_go.errors import InvalidArgumentError, LibraryError, UnsupportedError
 from asrconfig_go.watch import MetricsServer
-from asrconfig_go.watch.live_readings import MonitorCollector, registry_of
+from asrconfig_go.watch.live_readings import MonitorCollector
 from asrconfig_go.watch.watch_records import Activity
 from run_logs import GIB, Watcher
 
 
 def families_of(watcher: Watcher) -> dict[str, Any]:
-    text = prometheus_client.generate_latest(registry_of(watcher)).decode()  # type: ignore[arg-type]
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(MonitorCollector(watcher))  # type: ignore[arg-type]
+    text = prometheus_client.generate_latest(registry).decode()
     assert "None" not in text and "nan" not in text
     return {family.name: family for family in text_string_to_metric_families(text)}
 
