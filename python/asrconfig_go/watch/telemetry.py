@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .._core.declared import RUN_LOG_VERSION
 from .._core.files import read_object, write_whole
@@ -22,9 +22,6 @@ from .._core.records import from_file, from_json
 from .._core.render import GIB
 from ..errors import CorruptFileError, InternalError, VersionMismatchError
 from .watch_records import RunLogRecord
-
-if TYPE_CHECKING:
-    from .memory_monitor import MemoryMonitor
 
 LOOK_AGAIN = 50  # steps between two looks at which devices this process uses
 _WAIT_S, _AGAIN_S = 5.0, 0.05
@@ -165,6 +162,13 @@ class RunLog(RunLogRecord):
         )
 
 
+class MonitorLike(Protocol):
+    """Something that has a run log."""
+
+    def run_log(self) -> RunLog:
+        """What it saw."""
+
+
 @dataclass(frozen=True)
 class RankPeaks:
     """The peaks of one process: bytes of PyTorch's tensors and of its allocator on its GPU, and of host memory.
@@ -203,7 +207,7 @@ class RankFiles:
             if gone or rank == str(self._rank):
                 path.unlink(missing_ok=True)
 
-    def end(self, monitor: MemoryMonitor | None = None) -> tuple[RankPeaks, ...]:
+    def end(self, monitor: MonitorLike | None = None) -> tuple[RankPeaks, ...]:
         """Report the peaks of this process, by its ``monitor`` if it has one.
 
         The first process returns the peaks of all that reported in time, the others an empty tuple.
@@ -235,7 +239,7 @@ def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
     return tuple(sorted(map(_read, folder.glob(f"{_NAME}*.json")), key=lambda peaks: peaks.rank))
 
 
-def own_peaks(rank: int, monitor: MemoryMonitor | None = None) -> RankPeaks:
+def own_peaks(rank: int, monitor: MonitorLike | None = None) -> RankPeaks:
     """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start again."""
     torch, device, allocated, reserved = sys.modules.get("torch"), "", None, None
     if torch is not None and torch.cuda.is_initialized():
