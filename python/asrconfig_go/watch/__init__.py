@@ -9,9 +9,10 @@ __getattr__, __dir__, __all__ = lazy_names(
         "callback": ("AdaptiveMemoryCallback",),
         "live_readings": ("MetricsServer",),
         "memory_monitor": ("MemoryMonitor",),
+        "memory_summary": ("MemorySummary", "RankPeaks"),
         "run_files": ("export",),
         "run_report": ("RunComparison", "RunReport", "compare_runs", "report"),
-        "telemetry": ("GPUMemory", "MemorySnapshot", "MemorySummary", "RankPeaks"),
+        "telemetry": ("GPUMemory", "MemorySnapshot"),
         "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
     },
 )

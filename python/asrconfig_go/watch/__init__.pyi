@@ -4,6 +4,7 @@ from .alerts import AlertReporter as AlertReporter, lightning_callback as lightn
 from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
 from .live_readings import MetricsServer as MetricsServer
 from .memory_monitor import MemoryMonitor as MemoryMonitor
+from .memory_summary import MemorySummary as MemorySummary, RankPeaks as RankPeaks
 from .run_files import export as export
 from .run_report import (
     RunComparison as RunComparison,
@@ -11,10 +12,5 @@ from .run_report import (
     compare_runs as compare_runs,
     report as report,
 )
-from .telemetry import (
-    GPUMemory as GPUMemory,
-    MemorySnapshot as MemorySnapshot,
-    MemorySummary as MemorySummary,
-    RankPeaks as RankPeaks,
-)
+from .telemetry import GPUMemory as GPUMemory, MemorySnapshot as MemorySnapshot
 from .watch_records import Finding as Finding, GPUHistory as GPUHistory, MemoryHistory as MemoryHistory

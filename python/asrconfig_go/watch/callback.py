@@ -15,7 +15,7 @@ from .._core.checks import check_keywords
 from .._core.training_session import attached
 from .alerts import BestEffort, attach_hint, say
 from .memory_monitor import MemoryMonitor
-from .telemetry import MemorySnapshot, MemorySummary, RankFiles, RankPeaks, summarised
+from .telemetry import MemorySnapshot
 from .watch import Watch, WatchOptions, WatchSettings
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..plan.plan_record import PlanRecord
+    from .memory_summary import MemorySummary, RankFiles, RankPeaks
     from .step_times import StepTimes
 
 Figures = dict[str, float]
@@ -119,6 +120,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def summary(self) -> MemorySummary:
         """Peaks and counts of the running or the last training."""
+        from .memory_summary import summarised
+
         watch, nothing = self._watch, MemorySnapshot(None, 0, 0, None, None, None, ())
         if watch is None:
             return summarised(nothing, 0, 0, self._problem, self._ranks)
@@ -159,6 +162,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         **kwargs: object,
     ) -> None:
         """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
+        from .memory_summary import RankFiles
         from .step_times import StepTimes
         from .watch_setup import equip
 

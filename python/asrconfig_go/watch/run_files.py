@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Protocol, TypeVar, get_args
 
 from .._core import native
 from .._core.checks import ExportFormat
@@ -18,9 +18,17 @@ from .._core.render import Record
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import PREFIX, MemoryFailure, read_failure
 from ..train.run_record import RunFolder, RunRecord
-from .telemetry import MonitorLike, RankPeaks, RunLog, rank_peaks
+from .memory_summary import RankPeaks, rank_peaks
+from .telemetry import RunLog
 
 T = TypeVar("T")
+
+
+class MonitorLike(Protocol):
+    """Something that has a run log."""
+
+    def run_log(self) -> RunLog:
+        """What it saw."""
 
 
 Logged = dict[str, float | None]

@@ -28,7 +28,7 @@ from asrconfig_go.data import LabelReport
 from asrconfig_go.data.source import CLIPS
 from asrconfig_go.guard import BadBatch, BadClip
 from asrconfig_go.guard.training_report import Change, GuardEvent, Restart, TrainingReport
-from asrconfig_go.watch.telemetry import MemorySummary, RankPeaks
+from asrconfig_go.watch.memory_summary import MemorySummary, RankPeaks
 from locations import HELPERS
 
 PACKAGE = Path(ac.__file__).parent

@@ -101,7 +101,7 @@ def test_stories(tmp_path: Path) -> None:
 
 
 def test_peaks_of_ranks(tmp_path: Path) -> None:
-    from asrconfig_go.watch.telemetry import rank_peaks
+    from asrconfig_go.watch.memory_summary import rank_peaks
 
     path = tmp_path / "memory-rank1.json"
     path.write_text(json.dumps({"rank": 1, "device": "cuda:1", "allocated": 5, "reserved": 7, "rss": 9}))

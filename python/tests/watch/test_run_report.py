@@ -20,7 +20,8 @@ from asrconfig_go.guard.training_report import GuardEvent, MemoryFailure
 from asrconfig_go.predict.predict_records import HeldRow, PredictedMoment
 from asrconfig_go.train.run_record import RunFolder, RunRecord
 from asrconfig_go.watch import RunReport, report
-from asrconfig_go.watch.telemetry import RankPeaks, RunLog
+from asrconfig_go.watch.memory_summary import RankPeaks
+from asrconfig_go.watch.telemetry import RunLog
 from html_checks import charts, tags
 from made_runs import logged, trained
 from run_logs import GIB, START, Json, empty, put_activity, put_alert, put_event, put_memory, put_step, saved

@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 from asrconfig_go._core.render import html
-from asrconfig_go.watch import AlertReporter, telemetry
+from asrconfig_go.watch import AlertReporter, memory_summary
 from asrconfig_go.watch.alerts import BestEffort
 from asrconfig_go.watch.batch_shapes import BatchShapes, Excess, LoaderWait, NextBatch, by_memory, by_table
 from asrconfig_go.watch.display import (
@@ -27,7 +27,7 @@ from asrconfig_go.watch.display import (
     one_line,
     show_line,
 )
-from asrconfig_go.watch.telemetry import RankFiles, RankPeaks
+from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
 from asrconfig_go.watch.watch import (
     TimeShare,
     Watch,
@@ -190,7 +190,9 @@ def test_the_story_is_written_each_minute_and_an_earlier_one_kept(tmp_path: Path
 
 
 def test_peaks_go_through_files_and_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "own_peaks", lambda rank, _: RankPeaks(rank, "cuda:0", rank * GIB, 2 * GIB, None))
+    monkeypatch.setattr(
+        memory_summary, "own_peaks", lambda rank, _: RankPeaks(rank, "cuda:0", rank * GIB, 2 * GIB, None)
+    )
     first, second, third = (RankFiles(tmp_path / "new", rank, 3, wait_s=0.2) for rank in range(3))
     assert second.end() == ()
     third.begin()
@@ -214,8 +216,8 @@ def test_the_peaks_of_a_watched_process_are_its_steps(monkeypatch: pytest.Monkey
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     steps = SimpleNamespace(peak_allocated_bytes=(None, 7.0 * GIB, 2.0), peak_reserved_bytes=(None, 3.0 * GIB))
     monitor: Any = SimpleNamespace(run_log=lambda: SimpleNamespace(steps=steps))
-    assert vars(telemetry.own_peaks(1, monitor)) | {"rss": 0} == vars(RankPeaks(1, "cuda:2", 7 * GIB, 4 * GIB, 0))
-    assert telemetry.own_peaks(1).allocated == 3 * GIB
+    assert vars(memory_summary.own_peaks(1, monitor)) | {"rss": 0} == vars(RankPeaks(1, "cuda:2", 7 * GIB, 4 * GIB, 0))
+    assert memory_summary.own_peaks(1).allocated == 3 * GIB
 
 
 # What is shown.
