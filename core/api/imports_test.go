@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"core/parallel":               {"core/fault"},
 	"core/recent":                 {},
 	"core/units":                  {},
-	"core/view":                   {"core/compare", "core/estimate", "core/fault", "core/memory", "core/profile", "core/runlog", "core/units"},
+	"core/view":                   {"core/compare", "core/diagnosis", "core/estimate", "core/fault", "core/memory", "core/memory/peak", "core/plan", "core/profile", "core/runlog", "core/units"},
 	"core/audio":                  {"core/audio/amr", "core/audio/flac", "core/audio/isobmff", "core/audio/matroska", "core/audio/media", "core/audio/mpeg", "core/audio/ogg", "core/audio/pcm", "core/audio/riff", "core/fault"},
 	"core/audio/amr":              {"core/audio/media"},
 	"core/audio/audiotest":        {"core/audio/media", "core/fault"}, // for tests

@@ -132,7 +132,7 @@ func lowRAM(f *figures, run Run) *Finding {
 		Kind: "host_ram", Severity: runlog.SeverityWarn, Title: "Host memory was nearly used up",
 		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other "+
 			"children held up to %s", units.Percent(f.available),
-			units.Size(float64(f.log.Host.TotalBytes)), f.over(),
+			units.Size(f.log.Host.TotalBytes), f.over(),
 			orNothing(highest(f.log.Activity.WorkersRSS))),
 		Change: change, Setting: setting, Value: value,
 	}
@@ -146,7 +146,7 @@ func fullShm(f *figures, _ Run) *Finding {
 		Kind: "shm", Severity: runlog.SeverityWarn, Title: "/dev/shm was nearly full",
 		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a "+
 			"bus error", units.Percent(f.shm),
-			units.Size(float64(f.log.Host.ShmTotalBytes)), f.over()),
+			units.Size(f.log.Host.ShmTotalBytes), f.over()),
 		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg",
 			max(8, math.Ceil(2*float64(f.log.Host.ShmTotalBytes)/1e9))),
 	}

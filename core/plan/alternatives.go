@@ -96,7 +96,7 @@ func (s *search) eightBit(d *draft, f evaluated) {
 	fits := true
 	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: estimate.EightBit,
 		What: fmt.Sprintf("%s less for its state, which is rounded to 8 bits",
-			units.Size(float64(d.PredictedBytes-peak))),
+			units.Size(d.PredictedBytes-peak)),
 		Fits: &fits, PeakBytes: &peak})
 }
 

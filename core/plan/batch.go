@@ -46,7 +46,7 @@ func (f footprint) predicted(batch int) int64 {
 func microBatch(planned, margin float64, f footprint, preset string) (batch int, reason string) {
 	fits := (planned*margin - float64(f.model())) / f.clip()
 	reason = fmt.Sprintf("(%s × %v − %s) / (%s activations + %s %s) = %.1f",
-		units.Size(planned), margin, units.Size(float64(f.model())), units.Size(f.activations),
+		units.Size(planned), margin, units.Size(f.model()), units.Size(f.activations),
 		units.Size(f.input), f.rows.Content(), fits)
 	if fits < 1 {
 		return 1, reason + ", raised to the least batch, 1"
@@ -82,8 +82,8 @@ func feasibility(p pool, total uint64, margin float64, f footprint) (warning str
 		return "", fault.New(fault.Infeasible,
 			"take a smaller model or a GPU with more memory; for one model spread over several "+
 				"GPUs pass the model or its config, with distributed=\"zero3\" and without policy",
-			"the parameters alone take %s, and %s has %s", units.Size(float64(f.parameters)),
-			p.where(), units.Size(float64(total)))
+			"the parameters alone take %s, and %s has %s", units.Size(f.parameters),
+			p.where(), units.Size(total))
 	}
 	if p.planned == 0 {
 		return "", fault.New(fault.Infeasible, "end what uses it, and profile the hardware again",

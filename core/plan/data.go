@@ -36,7 +36,7 @@ func datasetSize(d profile.Dataset) string {
 	if d.RowKind.AreTexts() {
 		return d.RowKind.Amount(d.TotalHours)
 	}
-	return fmt.Sprintf("%s on disk, %.1f h", units.Size(float64(d.SizeBytes)), d.TotalHours)
+	return fmt.Sprintf("%s on disk, %.1f h", units.Size(d.SizeBytes), d.TotalHours)
 }
 
 // streamingWarning: a streamed dataset has no length, and the Trainer then wants max_steps.
@@ -74,7 +74,7 @@ func caching(d profile.Dataset, streamed bool, workers int,
 	}
 	copies := max(1, workers)
 	needed := float64(d.DecodedBytes) * float64(copies)
-	ram := fmt.Sprintf("%s decoded × %d = %s", units.Size(float64(d.DecodedBytes)), copies,
+	ram := fmt.Sprintf("%s decoded × %d = %s", units.Size(d.DecodedBytes), copies,
 		units.Size(needed))
 	if needed > available {
 		return false, fmt.Sprintf("%s: small, but %s exceeds the %s of RAM left", size, ram,

@@ -39,7 +39,7 @@ func (s *search) writeEvalBatch(d *draft, f evaluated) {
 	if decoder := f.traced.Decoder; decoder != nil && s.in.Options.generates(f.traced) {
 		reason = fmt.Sprintf("%s; %s of up to %d tokens keep %s of keys and values", reason,
 			texts(batch, beams), s.in.Options.mostTokens(*decoder),
-			units.Size(float64(decoder.CacheBytes)))
+			units.Size(decoder.CacheBytes))
 	} else if beams > 1 {
 		batch, reason = batch/beams,
 			fmt.Sprintf("%s; divided by %d beams, each of which keeps what it heard", reason, beams)

@@ -330,7 +330,7 @@ func (s *search) warnings(d *draft) {
 	if free != nil && *free < 2*checkpoint {
 		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk of the "+
 			"working folder: set save_only_model, or an output_dir on another disk.",
-			units.Size(float64(checkpoint)), units.Size(float64(*free))))
+			units.Size(checkpoint), units.Size(*free)))
 	}
 	if s.in.Dataset.SampleCount == 1 {
 		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful "+

@@ -42,7 +42,7 @@ type loader struct {
 func (l loader) workers() (count int, reason string) {
 	cores := int(math.Floor(l.usableCores))
 	if float64(l.memory.TotalBytes) < workersRAM {
-		return 0, fmt.Sprintf("%s of host RAM, under %s", units.Size(float64(l.memory.TotalBytes)),
+		return 0, fmt.Sprintf("%s of host RAM, under %s", units.Size(l.memory.TotalBytes),
 			threshold(workersRAM))
 	}
 	switch {
@@ -76,7 +76,7 @@ func (l loader) shareable(workers int) (count int, reason string) {
 		reason = fmt.Sprintf("; %s would keep %s of batches in /dev/shm, which has %s free "+
 			"(docker run --shm-size=8g)",
 			fault.Plural(workers, "worker"), units.Size(l.sharedBytes(workers)),
-			units.Size(float64(*l.shared)))
+			units.Size(*l.shared))
 	}
 	return count, reason
 }
@@ -103,7 +103,7 @@ func (l loader) sharedWarning(workers int) string {
 		"killed: set dataloader_num_workers=%d, or give the container more (docker run "+
 		"--shm-size=8g).",
 		fault.Plural(workers, "worker"), units.Size(l.sharedBytes(workers)),
-		units.Size(float64(*l.shared)), fit)
+		units.Size(*l.shared), fit)
 }
 
 // bytes is the host RAM that a number of workers takes: their processes and the batches that they

@@ -103,8 +103,8 @@ func planBatch(d *draft, in Inputs, p pool) error {
 	d.because("device_count", p.reason)
 	d.because("model_memory_bytes",
 		fmt.Sprintf("%s parameters + %s gradients + %s %s state (%d of %d parameters trained)",
-			units.Size(float64(f.parameters)), units.Size(float64(f.gradients)),
-			units.Size(float64(f.optimizer)), optimizers[o.Optimizer].state,
+			units.Size(f.parameters), units.Size(f.gradients),
+			units.Size(f.optimizer), optimizers[o.Optimizer].state,
 			in.Model.TrainableParameters, in.Model.TotalParameters))
 	d.because("per_device_train_batch_size", reason+
 		fitReason(allowed, micro, o.TargetBatchSize, p.count))
@@ -115,7 +115,7 @@ func planBatch(d *draft, in Inputs, p pool) error {
 	d.because("per_device_eval_batch_size",
 		"as in training, which needs more memory: evaluation keeps no gradients and no activations")
 	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a %s: %.0f %% of the %s of %s",
-		units.Size(float64(f.model())), micro, units.Size(f.clip()), in.Dataset.RowKind.Noun(),
+		units.Size(f.model()), micro, units.Size(f.clip()), in.Dataset.RowKind.Noun(),
 		100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, accumulation, p.count))
 	d.warn(fewClipsWarning(in.Dataset.RowKind, in.Dataset.SampleCount, d.Effective()))
@@ -247,7 +247,7 @@ func planOptimizer(d *draft, in Inputs) {
 			"temporary lists in a step"
 	}
 	d.because("optimizer", fmt.Sprintf("%s; its state takes %s", reason,
-		units.Size(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
+		units.Size(in.Model.OptimizerBytes[optimizers[o.Optimizer].state])))
 	d.LRScaling = o.LRScaling
 	d.because("lr_scaling", "asked for; sqrt is the default")
 	d.LearningRate, reason = learningRate(o, d.Effective())

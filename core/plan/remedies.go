@@ -39,7 +39,7 @@ func (s *search) infeasible() error {
 	hint := fmt.Sprintf("leave out or split the longest %s (max_length_s), freeze parts of the "+
 		"model, or take a larger GPU", s.rows().Nouns())
 	if t := s.smallestTrace(); t != nil {
-		message += fmt.Sprintf(": it takes %s", units.Size(float64(t.Peaks[0].Bytes)))
+		message += fmt.Sprintf(": it takes %s", units.Size(t.Peaks[0].Bytes))
 		if remedies := s.remedies(*t); len(remedies) > 0 {
 			hint = "what would make it fit, in the order to try:\n  · " +
 				strings.Join(remedies, "\n  · ")
@@ -72,7 +72,7 @@ func (s *search) remedies(t Traced) (out []string) {
 		if !r.Fits {
 			verdict = "still too much"
 		}
-		out = append(out, fmt.Sprintf("%s: %s, %s", r.What, units.Size(float64(r.PeakBytes)),
+		out = append(out, fmt.Sprintf("%s: %s, %s", r.What, units.Size(r.PeakBytes),
 			verdict))
 	}
 	return out

@@ -16,8 +16,14 @@ const (
 	GiB = 1 << 30
 )
 
+// Number is what figures come in.
+type Number interface {
+	~int | ~int64 | ~uint64 | ~float64
+}
+
 // Size is "12.41 GiB", "3.0 MiB", "1.0 KiB", "48 B".
-func Size(bytes float64) string {
+func Size[N Number](size N) string {
+	bytes := float64(size)
 	switch {
 	case math.Abs(bytes) >= 0.095*GiB:
 		return fmt.Sprintf("%.2f GiB", bytes/GiB)

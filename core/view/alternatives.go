@@ -61,7 +61,7 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 	case a.Speed != nil:
 		against.Text = againstPlan(*a.Speed)
 	}
-	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
+	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(bytes) })
 	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits,
 		{Text: peak, Class: "tight"}, epoch, against}}
 }

@@ -27,7 +27,9 @@ func orZero(figure *float64) float64 {
 }
 
 // inGiB is "15.0 GiB".
-func inGiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/units.GiB) }
+func inGiB[N units.Number](bytes N) string {
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/units.GiB)
+}
 
 // size is "20.1 GiB", "640 MiB", "0".
 func size(bytes float64) string {

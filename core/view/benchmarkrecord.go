@@ -1,25 +1,28 @@
 package view
 
-import "github.com/asrconfig/asrconfig-go/core/units"
+import (
+	"github.com/asrconfig/asrconfig-go/core/diagnosis"
+	"github.com/asrconfig/asrconfig-go/core/units"
+)
 
 // benchmarkRecord is a plan beside the original settings, the loader and single changes.
 type benchmarkRecord struct {
-	Setting    benchmarkSetting `json:"setting"`
-	Original   *side            `json:"original"`
-	Plan       side             `json:"plan"`
-	Speedup    *spreadOf        `json:"speedup"`
-	CPUSpeedup *spreadOf        `json:"cpu_speedup"`
-	Loader     []loading        `json:"loader"`
-	Options    []option         `json:"options"`
-	Bottleneck *finding         `json:"bottleneck"`
-	NextChange string           `json:"next_change"`
-	Findings   []finding        `json:"findings"`
-	Profile    []string         `json:"profile"`
-	Notes      []string         `json:"notes"`
-	Stopped    bool             `json:"stopped"`
-	Unfinished []string         `json:"unfinished"`
-	TooFew     bool             `json:"too_few_rounds"`
-	Verdict    string           `json:"verdict"`
+	Setting    benchmarkSetting    `json:"setting"`
+	Original   *side               `json:"original"`
+	Plan       side                `json:"plan"`
+	Speedup    *spreadOf           `json:"speedup"`
+	CPUSpeedup *spreadOf           `json:"cpu_speedup"`
+	Loader     []loading           `json:"loader"`
+	Options    []option            `json:"options"`
+	Bottleneck *diagnosis.Finding  `json:"bottleneck"`
+	NextChange string              `json:"next_change"`
+	Findings   []diagnosis.Finding `json:"findings"`
+	Profile    []string            `json:"profile"`
+	Notes      []string            `json:"notes"`
+	Stopped    bool                `json:"stopped"`
+	Unfinished []string            `json:"unfinished"`
+	TooFew     bool                `json:"too_few_rounds"`
+	Verdict    string              `json:"verdict"`
 }
 
 type benchmarkSetting struct {
@@ -92,11 +95,4 @@ type option struct {
 	WhyNot  string    `json:"why_not"`
 	Better  bool      `json:"better"`
 	Verdict string    `json:"verdict"`
-}
-
-type finding struct {
-	Severity string `json:"severity"`
-	Title    string `json:"title"`
-	Evidence string `json:"evidence"`
-	Change   string `json:"change"`
 }

@@ -73,7 +73,7 @@ func machineLine(h profile.Hardware) string {
 	var names []string
 	for _, g := range h.GPUs {
 		names = append(names, fmt.Sprintf("%s, %s", name(g.Name),
-			inGiB(float64(g.MemoryTotalBytes))))
+			inGiB(g.MemoryTotalBytes)))
 	}
 	return several(names) + "; " + hostLine(h)
 }
@@ -108,7 +108,7 @@ func (r comparisonRecord) brief(title string) []Block {
 			t.Rows = append(t.Rows, row{Cells: []cell{{Text: plan.name(), Class: "tight"},
 				{Text: plan.short()},
 				{Text: fmt.Sprintf("%.1f of %s", float64(plan.PeakBytes)/units.GiB,
-					inGiB(float64(plan.MemoryBytes))), Class: "tight"},
+					inGiB(plan.MemoryBytes)), Class: "tight"},
 				{Text: around(plan.RunHours), Class: "tight"},
 				{Text: known(plan.Cost, func(c profile.Range) string {
 					return number(c.Likely)
@@ -133,9 +133,8 @@ func (r comparisonRecord) brief(title string) []Block {
 func (r memoryRecord) brief(title string) []Block {
 	var holds []string
 	for _, component := range ordered(r.AtPeak.Components) {
-		bytes := r.AtPeak.Components[component]
-		holds = append(holds, fmt.Sprintf("%s %s (%.0f%%)", strings.ReplaceAll(component, "_", " "),
-			units.Size(bytes), 100*bytes/max(r.PeakAllocated, 1)))
+		holds = append(holds, fmt.Sprintf("%s %s (%s)", strings.ReplaceAll(component, "_", " "),
+			units.Size(r.AtPeak.Components[component]), r.shareOfPeak(component)))
 	}
 	blocks := []Block{allFacts(title), r.verdict(), allFacts(r.peaks())}
 	if len(holds) > 0 {

@@ -79,7 +79,7 @@ func (c handCase) section(shared []string) section {
 // title is "L4, 22.5 GiB: facebook/wav2vec2-xls-r-1b".
 func (c handCase) title() string {
 	return fmt.Sprintf("%s, %s: %s", gpuPlan{GPU: c.GPU, Count: c.Count}.name(),
-		inGiB(float64(c.MemoryBytes)), name(c.Model))
+		inGiB(c.MemoryBytes), name(c.Model))
 }
 
 // training is "100 clips, 0.2 h, longest 8 s; effective batch 32, 3 epochs, bf16".

@@ -117,7 +117,7 @@ func (p gpuPlan) row() row {
 	return row{Cells: []cell{
 		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.LargestBatch)},
 		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
-			inGiB(float64(p.MemoryBytes)), 100*used), Class: "tight", Meter: used,
+			inGiB(p.MemoryBytes), 100*used), Class: "tight", Meter: used,
 			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},
 		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
 		{Text: known(p.EnergyKWh, func(r profile.Range) string {
@@ -174,14 +174,14 @@ func number(x float64) string {
 
 func (p gpuPlan) unfit() notice {
 	n := notice{Level: "warning", What: fmt.Sprintf("%s (%s of %s to use): does not fit", p.name(),
-		inGiB(float64(p.BudgetBytes)), inGiB(float64(p.MemoryBytes)))}
+		inGiB(p.BudgetBytes), inGiB(p.MemoryBytes))}
 	for _, w := range p.Remedies {
 		sign := "✗"
 		if w.Fits {
 			sign = "→"
 		}
 		n.Lines = append(n.Lines, fmt.Sprintf("%s %s: %s", sign, w.What,
-			inGiB(float64(w.PeakBytes))))
+			inGiB(w.PeakBytes)))
 	}
 	return n
 }
@@ -250,7 +250,7 @@ func largest(r largestRecord) Document {
 				best[i] = name(m.Name)
 			}
 			c := fitting(w.Fits)
-			c.Text = strings.Fields(c.Text)[0] + " " + inGiB(float64(w.PeakBytes))
+			c.Text = strings.Fields(c.Text)[0] + " " + inGiB(w.PeakBytes)
 			cells.Cells = append(cells.Cells, c)
 		}
 		t.Rows = append(t.Rows, cells)

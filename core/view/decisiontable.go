@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	planning "github.com/asrconfig/asrconfig-go/core/plan"
 )
 
 const digested = 4 // settings that a closed fold shows
 
 // decisions are the rows of a group: as text a line for each setting, its reason under it.
-type decisions []decision
+type decisions []planning.DecisionRow
 
 func (decisions) templateName() string { return "decisions" }
 
@@ -32,14 +34,14 @@ func (d decisions) lines(width int) []string {
 		}
 		lines = append(lines, wrap(fmt.Sprintf("%s = %s%s", decision.Setting,
 			cmp.Or(decision.Value, unknown), changed), width, "  ")...)
-		for _, under := range decision.under() {
-			lines = append(lines, indented(wrap(under, width-4, "  "), "    ")...)
+		for _, line := range under(decision) {
+			lines = append(lines, indented(wrap(line, width-4, "  "), "    ")...)
 		}
 	}
 	return lines
 }
 
-func (d decision) under() []string {
+func under(d planning.DecisionRow) []string {
 	var lines []string
 	if d.Reason != "" {
 		lines = append(lines, d.Reason)
@@ -56,7 +58,7 @@ func (d decision) under() []string {
 }
 
 // decisionGroups are folds, in the order in which groups come; one with changes is open.
-func decisionGroups(all []decision) []Block {
+func decisionGroups(all []planning.DecisionRow) []Block {
 	groups := map[string]decisions{}
 	var order []string
 	for _, d := range all {

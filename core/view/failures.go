@@ -5,39 +5,25 @@ import (
 	"fmt"
 
 	estimates "github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // failure is what a training held by module when GPU memory ran out, and what was predicted for
 // that moment; core/memory compares. Sizes are bytes.
 type failure struct {
-	Place     string            `json:"place"`
-	Step      int               `json:"step"`
-	Rank      int               `json:"rank"`
-	Samples   *float64          `json:"samples"`
-	Seconds   *float64          `json:"seconds"`
-	Phase     string            `json:"phase"`
-	Module    string            `json:"module"`
-	Reserved  float64           `json:"reserved"`
-	Held      float64           `json:"held"`
-	Predicted *float64          `json:"predicted"`
-	Moment    *estimates.Moment `json:"moment"`
-	Rows      []failureRow      `json:"rows"`
+	estimates.Comparison
+	Place    string   `json:"place"`
+	Step     int      `json:"step"`
+	Rank     int      `json:"rank"`
+	Samples  *float64 `json:"samples"`
+	Seconds  *float64 `json:"seconds"`
+	Phase    string   `json:"phase"`
+	Module   string   `json:"module"`
+	Reserved float64  `json:"reserved"`
 }
 
-type failureRow struct {
-	Component string   `json:"component"`
-	Module    string   `json:"module"`
-	Held      float64  `json:"held"`
-	Predicted *float64 `json:"predicted"`
-}
-
-const (
-	allModules = "*"
-	unnamed    = "others" // what a running training cannot tell apart
-)
-
-var partWords = map[string]string{unnamed: "activations and others", "optimizer": "optimizer state",
+var partWords = map[string]string{peak.Others: "activations and others", "optimizer": "optimizer state",
 	"…": "all others"}
 
 // failures are a table for each error: the largest differences first, then the sum.
@@ -72,7 +58,7 @@ func (f failure) words() []string {
 			"memory=True) predicts the steps of a training")
 	}
 	for _, r := range f.Rows {
-		if r.Component == unnamed && r.Module != allModules {
+		if r.Component == peak.Others && r.Module != peak.AllModules {
 			return lines
 		}
 	}
@@ -81,15 +67,16 @@ func (f failure) words() []string {
 
 func (f failure) table() table {
 	t := table{Head: []string{"differs by", "held", "predicted", "what", "module"}}
-	for _, r := range append(f.Rows, failureRow{"sum", allModules, f.Held, f.Predicted}) {
-		t.Rows = append(t.Rows, row{Cells: r.cells()})
+	sum := peak.Row{Component: "sum", Module: peak.AllModules, Held: f.Held, Predicted: f.Predicted}
+	for _, r := range append(f.Rows, sum) {
+		t.Rows = append(t.Rows, row{Cells: failureCells(r)})
 	}
 	return t
 }
 
-func (r failureRow) cells() []cell {
-	module := map[string]string{allModules: "all", "": "outside modules"}
-	texts := []string{r.difference(), sizeOrNone(r.Held), known(r.Predicted, sizeOrNone),
+func failureCells(r peak.Row) []cell {
+	module := map[string]string{peak.AllModules: "all", "": "outside modules"}
+	texts := []string{difference(r), sizeOrNone(r.Held), known(r.Predicted, sizeOrNone),
 		cmp.Or(partWords[r.Component], r.Component), cmp.Or(module[r.Module], r.Module)}
 	var cells []cell
 	for i, text := range texts {
@@ -102,7 +89,7 @@ func (r failureRow) cells() []cell {
 	return cells
 }
 
-func (r failureRow) difference() string {
+func difference(r peak.Row) string {
 	switch p := r.Predicted; {
 	case p == nil:
 		return unknown
@@ -114,7 +101,7 @@ func (r failureRow) difference() string {
 	return "0"
 }
 
-func sizeOrNone(bytes float64) string {
+func sizeOrNone(bytes uint64) string {
 	if bytes == 0 {
 		return "0"
 	}

@@ -6,77 +6,34 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // memoryRecord is an estimate of a training's memory; sizes are bytes.
 type memoryRecord struct {
-	Model         string         `json:"model"`
-	Shape         string         `json:"shape_words"`
-	Settings      string         `json:"settings_words"`
-	Estimator     string         `json:"estimator"`
-	PeakAllocated float64        `json:"peak_allocated"`
-	PeakReserved  float64        `json:"peak_reserved"`
-	PeakDevice    *float64       `json:"peak_device"`
-	Pinned        *float64       `json:"pinned_bytes"`
-	Fits          *bool          `json:"fits"`
-	Headroom      *float64       `json:"headroom_bytes"`
-	Retries       int            `json:"retries"`
-	OutOfMemory   *stop          `json:"out_of_memory"`
-	Target        target         `json:"target"`
-	AtPeak        peakMoment     `json:"at_peak"`
-	Phases        []phasePeak    `json:"phases"`
-	Timeline      *eventTimeline `json:"timeline"`
-	Calibration   string         `json:"calibration_words"`
-	Evaluation    *evaluation    `json:"evaluation"`
-	RowKind       units.RowKind  `json:"row_kind"`
-	Remedies      []string       `json:"remedies"`
-	Warnings      []string       `json:"warnings"`
-	Notes         []string       `json:"notes"`
+	peak.Estimate
+	Model       string        `json:"model"`
+	Shape       string        `json:"shape_words"`
+	Settings    string        `json:"settings_words"`
+	Headroom    *float64      `json:"headroom_bytes"`
+	Target      target        `json:"target"`
+	Calibration string        `json:"calibration_words"`
+	Evaluation  *evaluation   `json:"evaluation"`
+	RowKind     units.RowKind `json:"row_kind"`
+	Remedies    []string      `json:"remedies"`
+	Warnings    []string      `json:"warnings"`
 }
 
 // target is the GPU in mind; absent figures without one.
 type target struct {
-	Name          string   `json:"name"`
-	Available     *float64 `json:"available_bytes"`
-	Context       *float64 `json:"context_bytes"`
-	ContextHigh   *float64 `json:"context_high_bytes"`
-	ContextSource string   `json:"context_source"`
-	Limit         *float64 `json:"limit_bytes"`
-}
-
-type stop struct {
-	Phase     string  `json:"phase"`
-	Op        string  `json:"op"`
-	Module    string  `json:"module"`
-	Wanted    float64 `json:"wanted"`
-	Allocated float64 `json:"allocated"`
-}
-
-type peakMoment struct {
-	Phase      string             `json:"phase"`
-	Op         string             `json:"op"`
-	Module     string             `json:"module"`
-	Components map[string]float64 `json:"components"`
-	Modules    []struct {
-		Module string  `json:"module"`
-		Bytes  float64 `json:"bytes"`
-	} `json:"modules"`
-}
-
-type phasePeak struct {
-	Phase         string  `json:"phase"`
-	PeakAllocated float64 `json:"peak_allocated"`
-}
-
-// eventTimeline is the memory after some of the run's events; Phase is a place in the record's
-// phases.
-type eventTimeline struct {
-	Event      []float64            `json:"event"`
-	Phase      []int                `json:"phase"`
-	Allocated  []float64            `json:"allocated"`
-	Reserved   []float64            `json:"reserved"`
-	Components map[string][]float64 `json:"components"`
+	Name          string  `json:"name"`
+	Available     *uint64 `json:"available_bytes"`
+	Context       *uint64 `json:"context_bytes"`
+	ContextHigh   *uint64 `json:"context_high_bytes"`
+	ContextSource string  `json:"context_source"`
+	Limit         *uint64 `json:"limit_bytes"`
 }
 
 type evaluation struct {
@@ -163,7 +120,7 @@ func (r memoryRecord) shortVerdict() string {
 	}
 	tight := ""
 	if r.Retries > 0 {
-		tight = ", after emptying the allocator's cache " + times(r.Retries)
+		tight = ", after emptying the allocator's cache " + times(int(r.Retries))
 	}
 	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available,
 		units.Size(*r.Headroom), tight)
@@ -181,7 +138,7 @@ func (r memoryRecord) peaks() string {
 			units.Size(*c), source)
 	}
 	host := ""
-	if pinned := orZero(r.Pinned); pinned > 0 {
+	if pinned := profile.Or(r.PinnedBytes, 0); pinned > 0 {
 		host = fmt.Sprintf("; %s of host memory pinned", units.Size(pinned))
 	}
 	return fmt.Sprintf("peak: allocated %s, reserved %s%s%s", units.Size(r.PeakAllocated),
@@ -189,7 +146,7 @@ func (r memoryRecord) peaks() string {
 }
 
 // ordered are the shares of memory that hold any, in the order in which they are drawn.
-func ordered(components map[string]float64) []string {
+func ordered(components map[string]uint64) []string {
 	var names []string
 	for component, bytes := range components {
 		if bytes > 0 {
@@ -210,66 +167,71 @@ func byComponent(a, b string) int {
 	return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b))
 }
 
+// shareOfPeak is "42%" of what is allocated at the peak.
+func (r memoryRecord) shareOfPeak(component string) string {
+	return fmt.Sprintf("%.0f%%", 100*float64(r.AtPeak.Components[component])/
+		float64(max(r.PeakAllocated, 1)))
+}
+
 // bar is what holds the peak, against the GPU's memory where one is known.
 func (r memoryRecord) bar() bars {
 	b := bars{Kind: "bars", Title: "memory at the peak", Unit: "bytes", Rows: []barRow{{}},
 		Ticks: true, Legend: true, Aside: true}
-	sum := 0.0
-	add := func(component string, bytes float64, note string) {
+	sum := uint64(0)
+	add := func(component string, bytes uint64, note string) {
 		b.Rows[0].Parts = append(b.Rows[0].Parts,
-			segment{Name: strings.ReplaceAll(component, "_", " "), Value: bytes,
+			segment{Name: strings.ReplaceAll(component, "_", " "), Value: float64(bytes),
 				Text: units.Size(bytes), Colour: colourOf(component),
 				Label: fmt.Sprintf("%d", len(b.Rows[0].Parts)+1), Note: note})
 	}
 	for _, component := range ordered(r.AtPeak.Components) {
-		bytes := r.AtPeak.Components[component]
-		add(component, bytes, fmt.Sprintf("%.0f%%", 100*bytes/max(r.PeakAllocated, 1)))
-		sum += bytes
+		add(component, r.AtPeak.Components[component], r.shareOfPeak(component))
+		sum += r.AtPeak.Components[component]
 	}
-	if slack := r.PeakReserved - sum; slack > 0 {
-		add("reserved, not held", slack, "")
+	if r.PeakReserved > sum {
+		add("reserved, not held", r.PeakReserved-sum, "")
 	}
 	if c := r.Target.Context; c != nil {
 		add("context", *c, "")
 	}
-	total := max(orZero(r.Target.Available), orZero(r.PeakDevice), r.PeakReserved, sum, 1)
-	b.Top = 1.02 * total
+	b.Top = 1.02 * float64(max(profile.Or(r.Target.Available, 0), profile.Or(r.PeakDevice, 0),
+		r.PeakReserved, sum, 1))
 	if a := r.Target.Available; a != nil {
-		b.Levels = []level{{Name: "available", At: *a, Text: units.Size(*a), Limit: true}}
+		b.Levels = []level{{Name: "available", At: float64(*a), Text: units.Size(*a), Limit: true}}
 	}
 	return b
 }
 
 // overEvents is the components stacked over the run's events, the reserved memory above them, the
 // limit, and the phases.
-func (r memoryRecord) overEvents(t eventTimeline) curves {
-	highest := max(slices.Max(append([]float64{1}, t.Reserved...)),
-		slices.Max(append([]float64{1}, t.Allocated...)))
+func (r memoryRecord) overEvents(t peak.Timeline) curves {
+	highest := float64(slices.Max(slices.Concat([]uint64{1}, t.Reserved, t.Allocated)))
 	unit, unitName := binary(highest)
 	c := curves{Kind: "curves", Title: "Over the events of the run", Unit: unitName,
-		XUnit: "allocations and frees", X: axis{Low: t.Event[0],
-			High: max(t.Event[len(t.Event)-1], t.Event[0]+1)}}
-	tallest := map[string]float64{}
+		XUnit: "allocations and frees", X: axis{Low: float64(t.Event[0]),
+			High: float64(max(t.Event[len(t.Event)-1], t.Event[0]+1))}}
+	tallest := map[string]uint64{}
 	for component, values := range t.Components {
-		tallest[component] = slices.Max(append([]float64{0}, values...))
+		tallest[component] = slices.Max(append([]uint64{0}, values...))
 	}
 	for _, component := range ordered(tallest) {
 		c.Series = append(c.Series, Series{Name: strings.ReplaceAll(component, "_", " "),
 			Colour: colourOf(component), Stacked: true,
-			Pieces: t.piece(t.Components[component], unit)})
+			Pieces: piece(t, t.Components[component], unit)})
 	}
-	c.Series = append(c.Series, Series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
+	c.Series = append(c.Series, Series{Name: "reserved", Pieces: piece(t, t.Reserved, unit)})
 	if l := r.Target.Limit; l != nil {
-		c.Limit = &Limit{At: *l / unit, Name: "limit " + units.Size(*l)}
-		if *l <= nearLimit*highest {
-			highest = max(highest, *l)
+		limit := float64(*l)
+		c.Limit = &Limit{At: limit / unit, Name: "limit " + units.Size(limit)}
+		if limit <= nearLimit*highest {
+			highest = max(highest, limit)
 		}
 	}
 	c.Top = 1.04 * highest / unit
 	before := -1
 	for i, phase := range t.Phase[:min(len(t.Phase), len(t.Event))] {
 		if phase != before && phase >= 0 && phase < len(r.Phases) {
-			c.Events = append(c.Events, event{At: t.Event[i], Level: "phase",
+			c.Events = append(c.Events, event{At: float64(t.Event[i]), Level: "phase",
 				Text: r.Phases[phase].Phase})
 		}
 		before = phase
@@ -277,10 +239,10 @@ func (r memoryRecord) overEvents(t eventTimeline) curves {
 	return c
 }
 
-func (t eventTimeline) piece(values []float64, unit float64) [][][2]float64 {
+func piece(t peak.Timeline, values []uint64, unit float64) [][][2]float64 {
 	places := make([][2]float64, min(len(values), len(t.Event)))
 	for i := range places {
-		places[i] = [2]float64{t.Event[i], values[i] / unit}
+		places[i] = [2]float64{float64(t.Event[i]), float64(values[i]) / unit}
 	}
 	if len(places) == 0 {
 		return nil
@@ -297,7 +259,7 @@ func (r memoryRecord) moment() string {
 
 // byPhase is the highest allocated memory in each phase, over all segments.
 func (r memoryRecord) byPhase() string {
-	highest := map[string]float64{}
+	highest := map[string]uint64{}
 	var order []string
 	for _, p := range r.Phases {
 		if _, ok := highest[p.Phase]; !ok {
@@ -346,7 +308,7 @@ func (r memoryRecord) remarks() facts {
 func (r memoryRecord) doubt() []string {
 	t := r.Target
 	if r.Fits == nil || !*r.Fits || t.Context == nil || t.ContextHigh == nil ||
-		orZero(r.Headroom) >= *t.ContextHigh-*t.Context {
+		orZero(r.Headroom) >= float64(*t.ContextHigh)-float64(*t.Context) {
 		return nil
 	}
 	return []string{fmt.Sprintf(

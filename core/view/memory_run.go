@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	estimates "github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -35,8 +36,8 @@ func runMemory(r runMemoryRecord) Document {
 		Blocks: []Block{
 			r.verdict(), plain(rows),
 			allFacts(fmt.Sprintf("the longest %s' batch alone: allocated %s, reserved %s",
-				r.RowKind.Nouns(), units.Size(float64(r.Largest.PeakAllocated)),
-				units.Size(float64(r.Largest.PeakReserved)))),
+				r.RowKind.Nouns(), units.Size(r.Largest.PeakAllocated),
+				units.Size(r.Largest.PeakReserved))),
 			r.each(),
 		},
 	}
@@ -64,7 +65,7 @@ func (r runMemoryRecord) verdict() notice {
 
 // each is the peaks of every order as dots, against the limit.
 func (r runMemoryRecord) each() curves {
-	top := max(r.PeakReserved.Worst, orZero(r.Target.Limit))
+	top := max(r.PeakReserved.Worst, float64(profile.Or(r.Target.Limit, 0)))
 	unit, unitName := binary(top)
 	c := curves{Kind: "curves", Title: "Peak of each order", Unit: unitName,
 		XUnit: "order of the " + r.RowKind.Nouns(), Top: 1.04 * top / unit,
@@ -82,7 +83,7 @@ func (r runMemoryRecord) each() curves {
 	}
 	c.Series = []Series{reserved, allocated}
 	if l := r.Target.Limit; l != nil {
-		c.Limit = &Limit{At: *l / unit, Name: "limit of " + name(r.Target.Name)}
+		c.Limit = &Limit{At: float64(*l) / unit, Name: "limit of " + name(r.Target.Name)}
 	}
 	return c
 }

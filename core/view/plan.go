@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	planning "github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -12,45 +13,11 @@ import (
 // planRecord is an explanation of a plan: the plan, what it was made from, and what to look out
 // for.
 type planRecord struct {
-	Hardware  *profile.Hardware `json:"hardware"`
-	Dataset   *profile.Dataset  `json:"dataset"`
-	Model     *modelRecord      `json:"model"`
-	Memory    plannedMemory     `json:"memory"`
-	Decisions []decision        `json:"decisions"`
-	Cautions  []caution         `json:"cautions"`
-	// overridden settings that the predictions do not know of
-	Stale  []string       `json:"stale"`
-	Config profile.Config `json:"config"`
-}
-
-// plannedMemory is that of the tightest device; Parts add up to the peak, Others were in use
-// before.
-type plannedMemory struct {
-	Parts  []memoryPart `json:"parts"`
-	Peak   float64      `json:"peak_bytes"`
-	High   *float64     `json:"high_bytes"`
-	Budget *float64     `json:"budget_bytes"`
-	Total  *float64     `json:"total_bytes"`
-	Others float64      `json:"others_bytes"`
-}
-
-type memoryPart struct {
-	Name  string  `json:"name"`
-	Bytes float64 `json:"bytes"`
-}
-
-type decision struct {
-	profile.Decision
-	Group      string `json:"group"`
-	Planned    string `json:"planned"`
-	Overridden bool   `json:"overridden"`
-}
-
-type caution struct {
-	Level  string `json:"level"`
-	What   string `json:"what"`
-	Why    string `json:"why"`
-	Remedy string `json:"remedy"`
+	planning.Explanation
+	Hardware *profile.Hardware `json:"hardware"`
+	Dataset  *profile.Dataset  `json:"dataset"`
+	Model    *modelRecord      `json:"model"`
+	Config   profile.Config    `json:"config"`
 }
 
 func plan(r planRecord) Document {
@@ -183,8 +150,8 @@ func (r planRecord) devices() []Block {
 		t.Rows = append(t.Rows, row{Cells: []cell{
 			{Text: fmt.Sprintf("%d", d.Index)}, {Text: name(d.Name)},
 			{Text: fmt.Sprintf("%d", d.Samples)}, {Text: fmt.Sprintf("%d", d.MicroBatchSize)},
-			{Text: inGiB(float64(d.PeakBytes)), Class: "tight", Meter: filled},
-			{Text: inGiB(float64(d.BudgetBytes)), Class: "tight"},
+			{Text: inGiB(d.PeakBytes), Class: "tight", Meter: filled},
+			{Text: inGiB(d.BudgetBytes), Class: "tight"},
 		}})
 	}
 	return []Block{section{Title: "Devices", Body: []Block{t}}}
@@ -193,39 +160,41 @@ func (r planRecord) devices() []Block {
 // memory is one bar of the parts behind what was in use, against the worst order, the budget and
 // the end of memory.
 func (r planRecord) memory() []Block {
-	m := r.Memory
-	if m.Peak <= 0 {
+	m, others, peak := r.Memory, float64(r.Memory.OthersBytes), float64(r.Memory.PeakBytes)
+	if peak <= 0 {
 		return nil
 	}
-	extent := max(m.Others+max(m.Peak, orZero(m.High), orZero(m.Budget)), orZero(m.Total), 1)
+	most := max(m.PeakBytes, profile.Or(m.HighBytes, 0), profile.Or(m.BudgetBytes, 0))
+	extent := max(others+float64(most), float64(profile.Or(m.TotalBytes, 1)))
 	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Top: 1.02 * extent,
 		Rows: []barRow{{}}, Ticks: true, Legend: true}
-	if m.Others > 0 {
-		b.Rows[0].Parts = append(b.Rows[0].Parts,
-			segment{Name: "in use already", Value: m.Others, Text: units.Size(m.Others),
-				Colour: "before"})
+	if others > 0 {
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: others,
+			Text: units.Size(others), Colour: "before"})
 	}
-	slices.SortStableFunc(m.Parts, func(a, b memoryPart) int { return byComponent(a.Name, b.Name) })
+	slices.SortStableFunc(m.Parts, func(a, b profile.Part) int {
+		return byComponent(a.Name, b.Name)
+	})
 	for i, p := range m.Parts {
 		b.Rows[0].Parts = append(b.Rows[0].Parts,
-			segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes,
+			segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: float64(p.Bytes),
 				Text: units.Size(p.Bytes), Colour: colourOf(p.Name),
 				Label: fmt.Sprintf("%d", i+1),
-				Note:  fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})
+				Note:  fmt.Sprintf("%.0f%%", 100*float64(p.Bytes)/peak)})
 	}
-	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak,
-		Text: units.Size(m.Peak)})
-	if m.High != nil && *m.High > m.Peak {
-		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High,
-			Text: units.Size(*m.High), Class: "worst"})
+	b.Levels = append(b.Levels, level{Name: "peak", At: others + peak,
+		Text: units.Size(peak)})
+	if high := m.HighBytes; high != nil && *high > m.PeakBytes {
+		b.Levels = append(b.Levels, level{Name: "worst order", At: others + float64(*high),
+			Text: units.Size(*high), Class: "worst"})
 	}
-	if m.Budget != nil {
-		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget,
-			Text: units.Size(*m.Budget), Limit: true})
+	if budget := m.BudgetBytes; budget != nil {
+		b.Levels = append(b.Levels, level{Name: "budget", At: others + float64(*budget),
+			Text: units.Size(*budget), Limit: true})
 	}
-	if m.Total != nil {
-		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: units.Size(*m.Total),
-			Class: "end"})
+	if total := m.TotalBytes; total != nil {
+		b.Levels = append(b.Levels, level{Name: "total", At: float64(*total),
+			Text: units.Size(*total), Class: "end"})
 	}
 	where := r.Config.GPUName
 	if where == "" {

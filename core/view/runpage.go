@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -12,14 +13,14 @@ import (
 // charts.
 type runRecord struct {
 	RunFigures
-	Findings []finding `json:"findings"`
-	Trainer  *trainer  `json:"trainer"`
-	Guard    *guarded  `json:"guard"`
-	Ranks    []string  `json:"rank_words"`
-	BadClips []string  `json:"bad_clip_words"`
-	Notes    []string  `json:"notes"`
-	Charts   RunCharts `json:"charts"`
-	Failures []failure `json:"out_of_memory"`
+	Findings []diagnosis.Finding `json:"findings"`
+	Trainer  *trainer            `json:"trainer"`
+	Guard    *guarded            `json:"guard"`
+	Ranks    []string            `json:"rank_words"`
+	BadClips []string            `json:"bad_clip_words"`
+	Notes    []string            `json:"notes"`
+	Charts   RunCharts           `json:"charts"`
+	Failures []failure           `json:"out_of_memory"`
 }
 
 type trainer struct {

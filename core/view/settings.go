@@ -112,9 +112,10 @@ func (r planRecord) peak() string {
 	case r.Config.DeviceCount > 1:
 		where += ", the fullest GPU"
 	}
-	peak := inGiB(m.Peak)
-	if m.Total != nil {
-		peak = fmt.Sprintf("%s (%.0f %%)", part(m.Peak, *m.Total), 100*m.Peak/max(1, *m.Total))
+	peak := inGiB(m.PeakBytes)
+	if m.TotalBytes != nil {
+		used, total := float64(m.PeakBytes), float64(*m.TotalBytes)
+		peak = fmt.Sprintf("%s (%.0f %%)", part(used, total), 100*used/max(1, total))
 	}
 	return peak + where + r.before()
 }
