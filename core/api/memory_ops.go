@@ -49,6 +49,13 @@ func (a openTraceArgs) model() (*memory.Model, error) {
 	return memory.New(t)
 }
 
+// ofTrace is what operations on a trace have among their arguments.
+type ofTrace struct {
+	Trace traceRef `json:"trace"`
+}
+
+func (a ofTrace) found() (*memory.Model, error) { return a.Trace.model() }
+
 // traceRef is an opened trace, by its handle, or the content of a trace file for a single question.
 type traceRef struct {
 	handle  uint64
@@ -70,59 +77,43 @@ func (r traceRef) model() (*memory.Model, error) {
 }
 
 type simulateArgs struct {
-	Trace traceRef `json:"trace"`
+	ofTrace
 	memory.Request
 }
 
 // simulate replays one step, or one evaluation batch, of a trace at other shapes through the
 // allocator.
-func simulate(a simulateArgs) (peak.Estimate, error) {
-	m, err := a.Trace.model()
-	if err != nil {
-		return peak.Estimate{}, err
-	}
+func simulate(m *memory.Model, a simulateArgs) (peak.Estimate, error) {
 	return m.Simulate(a.Request)
 }
 
 // determines reports whether a trace answers memory.simulate for a shape by formulas that are exact
 // there; else the shape is to be traced itself.
-func determines(a simulateArgs) (memory.Determined, error) {
-	m, err := a.Trace.model()
-	if err != nil {
-		return memory.Determined{}, err
-	}
+func determines(m *memory.Model, a simulateArgs) (memory.Determined, error) {
 	return m.Determined(a.Request)
 }
 
 type largestArgs struct {
-	Trace traceRef `json:"trace"`
+	ofTrace
 	memory.LargestRequest
 }
 
 // largest searches the largest micro-batch that fits for each of some lengths, and names the shapes
 // that are to be traced for it.
-func largest(a largestArgs) (memory.Largest, error) {
-	m, err := a.Trace.model()
-	if err != nil {
-		return memory.Largest{}, err
-	}
+func largest(m *memory.Model, a largestArgs) (memory.Largest, error) {
 	return m.Largest(a.LargestRequest, func(handle uint64) (*memory.Model, error) {
 		return traces.get(handle, "trace")
 	})
 }
 
 type snapshotArgs struct {
-	Trace traceRef `json:"trace"`
+	ofTrace
 	memory.SnapshotRequest
 }
 
 // snapshotOf replays what memory.simulate does, and gives the allocator's events and its blocks at
 // the end.
-func snapshotOf(a snapshotArgs) (memory.Snapshot, error) {
-	m, err := a.Trace.model()
-	if err != nil {
-		return memory.Snapshot{}, err
-	}
+func snapshotOf(m *memory.Model, a snapshotArgs) (memory.Snapshot, error) {
 	return m.Snapshot(a.SnapshotRequest)
 }
 
@@ -145,30 +136,22 @@ func compareHeld(a heldArgs) (memory.Comparison, error) {
 }
 
 type runArgs struct {
-	Trace traceRef `json:"trace"`
+	ofTrace
 	memory.RunRequest
 }
 
 // runTraining replays many steps of a trace, one after the other, as a training does.
-func runTraining(a runArgs) (memory.RunEstimate, error) {
-	m, err := a.Trace.model()
-	if err != nil {
-		return memory.RunEstimate{}, err
-	}
+func runTraining(m *memory.Model, a runArgs) (memory.RunEstimate, error) {
 	return m.Run(a.RunRequest)
 }
 
 type workArgs struct {
-	Trace traceRef `json:"trace"`
+	ofTrace
 	trace.Shape
 }
 
 // workOf lists what the kernels of one micro-batch of a shape do, by a trace.
-func workOf(a workArgs) (memory.StepWork, error) {
-	m, err := a.Trace.model()
-	if err != nil {
-		return memory.StepWork{}, err
-	}
+func workOf(m *memory.Model, a workArgs) (memory.StepWork, error) {
 	return m.Work(a.Shape)
 }
 
@@ -176,11 +159,10 @@ type traceArgs struct {
 	Trace uint64 `json:"trace"`
 }
 
+func (a traceArgs) found() (*memory.Model, error) { return traces.get(a.Trace, "trace") }
+
 // closeTrace forgets a trace.
-func closeTrace(a traceArgs) (struct{}, error) {
-	if _, err := traces.get(a.Trace, "trace"); err != nil {
-		return struct{}{}, err
-	}
+func closeTrace(_ *memory.Model, a traceArgs) (struct{}, error) {
 	traces.remove(a.Trace)
 	return struct{}{}, nil
 }

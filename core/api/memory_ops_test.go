@@ -112,13 +112,13 @@ func TestScanGivesTexts(t *testing.T) {
 		offset, limit int
 		want          []*string
 	}{{0, 5, []*string{&hi, nil}}, {1, 1, []*string{nil}}, {9, 1, []*string{}}} {
-		texts, code := ask[[]*string](t, "scan.texts", clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
+		texts, code := ask[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
 		require.Empty(t, code)
 		require.Equal(t, page.want, texts)
 	}
-	_, code := ask[[]*string](t, "scan.texts", clipsArgs{Job: job})
+	_, code := ask[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}})
 	require.Equal(t, fault.InvalidArgument, code)
-	clips, code := pageOf(t, clipsArgs{Job: job, Limit: 9})
+	clips, code := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 9})
 	require.Empty(t, code)
 	require.Equal(t, 2, clips.Count)
 }
@@ -131,7 +131,7 @@ func TestScanListsRows(t *testing.T) {
 		offset, limit int
 		want          []string
 	}{{0, 5, []string{"a.wav", "b.wav"}}, {1, 1, []string{"b.wav"}}, {9, 1, nil}} {
-		table, code := ask[tablePage](t, "scan.rows", clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
+		table, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
 		require.Empty(t, code)
 		require.Equal(t, []string{"path", "text", "split"}, table.Columns)
 		var names []string
@@ -141,10 +141,10 @@ func TestScanListsRows(t *testing.T) {
 		require.Equal(t, page.want, names)
 	}
 	measured, _ := scanned(t, map[string]any{"clips": []map[string]any{{"path": "a.wav", "duration_s": 1}}})
-	table, code := ask[tablePage](t, "scan.rows", clipsArgs{Job: measured, Limit: 1})
+	table, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{measured}, Limit: 1})
 	require.Empty(t, code)
 	require.Empty(t, table.Rows)
-	_, code = ask[tablePage](t, "scan.rows", clipsArgs{Job: job})
+	_, code = ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}})
 	require.Equal(t, fault.InvalidArgument, code)
 }
 

@@ -37,9 +37,8 @@ func PutStep(handle uint64, s *Step) bool {
 }
 
 type startMonitorArgs struct {
-	hardwareArgs
+	hardware.Options
 	IntervalMS float64 `json:"interval_ms"`
-	PID        int     `json:"pid"` // whose process tree is the training; 0: the caller's
 }
 
 type monitorStarted struct {
@@ -56,9 +55,7 @@ func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 			"pass the PID of a running process", "invalid pid %d", a.PID)
 	}
 	started := monitorStarted{GPUs: []string{}}
-	options := a.options()
-	options.PID = a.PID
-	reader, err := openGPUs(options, &started)
+	reader, err := openGPUs(a.Options, &started)
 	if err != nil {
 		return monitorStarted{}, err
 	}
@@ -95,25 +92,14 @@ func openGPUs(o hardware.Options, started *monitorStarted) (monitor.GPUReader, e
 	return devices, nil
 }
 
+// monitorArgs name a monitor. A stopped one keeps what it saw until it is closed.
 type monitorArgs struct {
 	Monitor uint64 `json:"monitor"`
 }
 
-// withMonitor is an operation on the monitor that its arguments name. A stopped one keeps what it
-// saw until it is closed.
-func withMonitor[A interface{ handle() uint64 },
-	R any](f func(*monitor.Monitor, A) (R, error)) operation {
-	run := withArgs(func(a A) (result R, err error) {
-		m, err := monitors.get(a.handle(), "monitor")
-		if err != nil {
-			return result, err
-		}
-		return f(m, a)
-	}).run
-	return operation{run, f}
+func (a monitorArgs) found() (*monitor.Monitor, error) {
+	return monitors.get(a.Monitor, "monitor")
 }
-
-func (a monitorArgs) handle() uint64 { return a.Monitor }
 
 // stopMonitor takes no more samples; what was seen stays until monitor.close.
 func stopMonitor(m *monitor.Monitor, _ monitorArgs) (struct{}, error) {

@@ -100,7 +100,7 @@ func openScan(o dataset.Options) (jobRef, error) {
 }
 
 type addArgs struct {
-	Job uint64 `json:"job"`
+	openedRef
 	dataset.Piece
 	Buffers []bufferArgs `json:"buffers"`
 	Arrow   *arrowArgs   `json:"arrow"`
@@ -118,11 +118,7 @@ func (a *addArgs) attach(b []byte) error {
 
 // addToScan begins to measure a piece, or to take over a page of scan.clips of another scan with
 // its columns behind the zero byte of the request; scan.poll reports when it is done.
-func addToScan(a addArgs) (struct{}, error) {
-	job, err := openedScan(a.Job)
-	if err != nil {
-		return struct{}{}, err
-	}
+func addToScan(job *scanJob, a addArgs) (_ struct{}, err error) {
 	if a.Piece.Buffers, err = buffersOf(a.Buffers); err != nil {
 		return struct{}{}, err
 	}
@@ -136,31 +132,29 @@ func addToScan(a addArgs) (struct{}, error) {
 }
 
 type endArgs struct {
-	Job uint64 `json:"job"`
+	openedRef
 	dataset.Ending
 }
 
 // endScan begins to sum up what was added; scan.poll reports when that is done.
-func endScan(a endArgs) (struct{}, error) {
-	job, err := openedScan(a.Job)
-	if err != nil {
-		return struct{}{}, err
-	}
+func endScan(job *scanJob, a endArgs) (struct{}, error) {
 	return struct{}{}, job.run(false, func() (dataset.Result, error) {
 		return job.collection.Finish(job.ctx, a.Ending)
 	})
 }
 
-func openedScan(handle uint64) (*scanJob, error) {
-	job, err := scans.get(handle, "scan")
-	if err != nil {
-		return nil, err
+// openedRef is a scan that was opened.
+type openedRef struct {
+	Job uint64 `json:"job"`
+}
+
+func (r openedRef) found() (*scanJob, error) {
+	job, err := scans.get(r.Job, "scan")
+	if err == nil && job.collection == nil {
+		err = fault.New(fault.InvalidArgument, "create the scan with scan.open",
+			"scan %d does not accept pieces", r.Job)
 	}
-	if job.collection == nil {
-		return nil, fault.New(fault.InvalidArgument, "create the scan with scan.open",
-			"scan %d does not accept pieces", handle)
-	}
-	return job, nil
+	return job, err
 }
 
 func buffersOf(args []bufferArgs) ([]dataset.Buffer, error) {
@@ -224,8 +218,8 @@ func (j *scanJob) latest() (done <-chan struct{}, borrowed bool) {
 }
 
 type pollArgs struct {
-	Job    uint64 `json:"job"`
-	WaitMS int    `json:"wait_ms"` // how long to wait for the end, at most one second
+	jobRef
+	WaitMS int `json:"wait_ms"` // how long to wait for the end, at most one second
 }
 
 type scanProgress struct {
@@ -236,11 +230,7 @@ type scanProgress struct {
 }
 
 // pollScan waits for the end of what the scan does, and says how far it is.
-func pollScan(a pollArgs) (scanProgress, error) {
-	job, err := scans.get(a.Job, "scan")
-	if err != nil {
-		return scanProgress{}, err
-	}
+func pollScan(job *scanJob, a pollArgs) (scanProgress, error) {
 	wait := time.NewTimer(min(time.Duration(max(a.WaitMS, 0))*time.Millisecond, maxPollWait))
 	defer wait.Stop()
 	finished := false
@@ -256,18 +246,14 @@ func pollScan(a pollArgs) (scanProgress, error) {
 }
 
 // scanResult returns the profile of a finished scan; its clips come by scan.clips, in pages.
-func scanResult(a jobRef) (profile.Dataset, error) {
-	job, err := finishedScan(a.Job)
-	if err != nil {
-		return profile.Dataset{}, err
-	}
+func scanResult(job *scanJob, _ finishedRef) (profile.Dataset, error) {
 	return job.result.Profile, nil
 }
 
 type clipsArgs struct {
-	Job    uint64 `json:"job"`
-	Offset int    `json:"offset"`
-	Limit  int    `json:"limit"` // at most maxClipsAPage are given
+	finishedRef
+	Offset int `json:"offset"`
+	Limit  int `json:"limit"` // at most maxClipsAPage are given
 }
 
 // within returns where the page of a list of so many lies.
@@ -284,11 +270,7 @@ func (a clipsArgs) within(count int) (from, to int, err error) {
 // little-endian, one number for each clip: seconds (float64, NaN of a bad clip), bytes (int64),
 // digest (uint64), kind (uint32, index in the list of kinds), characters of the path (uint32); then
 // the paths in UTF-8.
-func scanClips(a clipsArgs) (attachment[dataset.Page], error) {
-	job, err := finishedScan(a.Job)
-	if err != nil {
-		return attachment[dataset.Page]{}, err
-	}
+func scanClips(job *scanJob, a clipsArgs) (attachment[dataset.Page], error) {
 	from, to, err := a.within(job.result.Clips.Len())
 	if err != nil {
 		return attachment[dataset.Page]{}, err
@@ -297,9 +279,14 @@ func scanClips(a clipsArgs) (attachment[dataset.Page], error) {
 	return attachment[dataset.Page]{page, page.Size(), page.Write}, nil
 }
 
-// finishedScan returns a scan that has ended well, or its error.
-func finishedScan(handle uint64) (*scanJob, error) {
-	job, err := scans.get(handle, "scan")
+// finishedRef is a scan that has ended.
+type finishedRef struct {
+	Job uint64 `json:"job"`
+}
+
+// found returns a scan that has ended well, or its error.
+func (r finishedRef) found() (*scanJob, error) {
+	job, err := scans.get(r.Job, "scan")
 	if err != nil {
 		return nil, err
 	}
@@ -308,22 +295,18 @@ func finishedScan(handle uint64) (*scanJob, error) {
 	case <-done:
 	default:
 		return nil, fault.New(fault.InvalidArgument, "poll until it has finished",
-			"scan %d is still running", handle)
+			"scan %d is still running", r.Job)
 	}
 	if job.err == nil && job.result.Clips == nil {
 		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not ended",
-			handle)
+			r.Job)
 	}
 	return job, job.err
 }
 
 // scanTexts returns what is said in clips from an offset on, of a scan with texts; null where that
 // is not known.
-func scanTexts(a clipsArgs) ([]*string, error) {
-	job, err := finishedScan(a.Job)
-	if err != nil {
-		return nil, err
-	}
+func scanTexts(job *scanJob, a clipsArgs) ([]*string, error) {
 	from, to, err := a.within(len(job.result.Texts))
 	if err != nil {
 		return nil, err
@@ -338,11 +321,7 @@ type tablePage struct {
 
 // scanRows returns the rows of a manifest from an offset on, of a scan that lists them; others have
 // none.
-func scanRows(a clipsArgs) (tablePage, error) {
-	job, err := finishedScan(a.Job)
-	if err != nil {
-		return tablePage{}, err
-	}
+func scanRows(job *scanJob, a clipsArgs) (tablePage, error) {
 	table := job.result.Table
 	if table == nil {
 		table = new(dataset.Table)
@@ -357,6 +336,8 @@ func scanRows(a clipsArgs) (tablePage, error) {
 type jobRef struct {
 	Job uint64 `json:"job"`
 }
+
+func (r jobRef) found() (*scanJob, error) { return scans.get(r.Job, "scan") }
 
 // cancelScan stops a running scan and forgets it; a finished one is released by it. It waits for
 // the goroutine only when that reads the caller's buffers: summing up millions of clips takes

@@ -74,7 +74,7 @@ func scanned(t *testing.T, args any) (job uint64, last polled) {
 	started, code := ask[jobRef](t, "scan.start", args)
 	require.Empty(t, code)
 	require.Eventually(t, func() bool {
-		last, code = ask[polled](t, "scan.poll", pollArgs{Job: started.Job, WaitMS: 50})
+		last, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{started.Job}, WaitMS: 50})
 		return code == "" && last.Finished
 	}, 30*time.Second, time.Millisecond)
 	return started.Job, last
@@ -106,7 +106,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	require.Empty(t, code)
 	require.Equal(t, 4, sum.SampleCount)
 	for _, page := range []struct{ offset, limit, clips int }{{0, 2, 2}, {3, 10, 2}, {4, math.MaxInt, 1}, {5, 1, 0}, {math.MaxInt, math.MaxInt, 0}} {
-		clips, code := pageOf(t, clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
+		clips, code := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
 		require.Empty(t, code)
 		require.Equal(t, page.clips, clips.Count, "%+v", page)
 		require.GreaterOrEqual(t, len(clips.columns), 32*page.clips)
@@ -114,14 +114,15 @@ func TestScanOfAFolderInPages(t *testing.T) {
 			require.Equal(t, float64(page.offset), secondsOf(clips, 0))
 		}
 	}
-	for _, wrong := range []clipsArgs{{Job: job, Offset: -1, Limit: 1}, {Job: job}, {Job: job, Limit: -1}} {
+	for _, page := range [][2]int{{-1, 1}, {0, 0}, {0, -1}} {
+		wrong := clipsArgs{finishedRef: finishedRef{job}, Offset: page[0], Limit: page[1]}
 		_, code = pageOf(t, wrong)
 		require.Equal(t, fault.InvalidArgument, code)
 	}
 
 	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
 	require.Empty(t, code)
-	_, code = ask[polled](t, "scan.poll", pollArgs{Job: job})
+	_, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{job}})
 	require.Equal(t, fault.NotFound, code)
 }
 
@@ -138,7 +139,7 @@ func TestPathsAreAttached(t *testing.T) {
 	require.Empty(t, code)
 	require.Empty(t, data)
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, polling(t, started.Job), "an empty path is a bad file")
-	page, code := pageOf(t, clipsArgs{Job: started.Job, Limit: 9})
+	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef{started.Job}, Limit: 9})
 	require.Empty(t, code)
 	var seconds []float64
 	for i := range page.Count - 1 {
@@ -159,7 +160,7 @@ func TestScanReadsTheCallersMemory(t *testing.T) {
 	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	empty := map[string]any{"name": "empty", "address": 0, "size": 0}
 	job, _ := scanned(t, map[string]any{"buffers": []any{buffer, empty}})
-	clips, code := pageOf(t, clipsArgs{Job: job, Limit: 2})
+	clips, code := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 2})
 	runtime.KeepAlive(file)
 	require.Empty(t, code)
 	require.Equal(t, 2.0, secondsOf(clips, 0))
@@ -175,7 +176,7 @@ func polling(t *testing.T, job uint64) polled {
 	var last polled
 	require.Eventually(t, func() bool {
 		var code fault.Code
-		last, code = ask[polled](t, "scan.poll", pollArgs{Job: job, WaitMS: 50})
+		last, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{job}, WaitMS: 50})
 		return code == "" && last.Finished
 	}, 30*time.Second, time.Millisecond)
 	return last
@@ -206,7 +207,7 @@ func TestScanInPieces(t *testing.T) {
 	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Empty(t, code)
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
-	page, code := pageOf(t, clipsArgs{Job: opened.Job, Limit: 9})
+	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef{opened.Job}, Limit: 9})
 	require.Empty(t, code)
 	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[32*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
@@ -233,7 +234,7 @@ func TestScanOfPagesOfOtherScans(t *testing.T) {
 	for index := range 2 {
 		request["part"] = dataset.Part{Index: index, Count: 2}
 		part, _ := scanned(t, request)
-		page, code := pageOf(t, clipsArgs{Job: part, Limit: 9})
+		page, code := pageOf(t, clipsArgs{finishedRef: finishedRef{part}, Limit: 9})
 		require.Empty(t, code)
 		_, _, code = exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "page": page.Page}, page.columns)
 		require.Empty(t, code)
@@ -270,7 +271,7 @@ func TestCancelOfARunningScanReturnsAtOnce(t *testing.T) {
 	require.Equal(t, fault.InvalidArgument, code, "a running scan has no result")
 	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: started.Job})
 	require.Empty(t, code)
-	_, code = ask[polled](t, "scan.poll", pollArgs{Job: started.Job})
+	_, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{started.Job}})
 	require.Equal(t, fault.NotFound, code)
 }
 

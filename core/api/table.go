@@ -47,13 +47,13 @@ var table = map[string]operation{
 	"model.config":        withArgs(modelConfig),
 	"scan.start":          withArgs(startScan),
 	"scan.open":           withArgs(openScan),
-	"scan.add":            withArgs(addToScan),
-	"scan.end":            withArgs(endScan),
-	"scan.poll":           withArgs(pollScan),
-	"scan.result":         withArgs(scanResult),
-	"scan.clips":          withArgs(scanClips),
-	"scan.texts":          withArgs(scanTexts),
-	"scan.rows":           withArgs(scanRows),
+	"scan.add":            on(addToScan),
+	"scan.end":            on(endScan),
+	"scan.poll":           on(pollScan),
+	"scan.result":         on(scanResult),
+	"scan.clips":          on(scanClips),
+	"scan.texts":          on(scanTexts),
+	"scan.rows":           on(scanRows),
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.next":           withArgs(nextTrace),
@@ -67,14 +67,14 @@ var table = map[string]operation{
 	"recovery.next":       withArgs(recovery.Next),
 	"recovery.trial":      withArgs(recovery.ChooseTrial),
 	"memory.open":         withArgs(openTrace),
-	"memory.close":        withArgs(closeTrace),
-	"memory.simulate":     withArgs(simulate),
-	"memory.determined":   withArgs(determines),
-	"memory.largest":      withArgs(largest),
-	"memory.snapshot":     withArgs(snapshotOf),
+	"memory.close":        on(closeTrace),
+	"memory.simulate":     on(simulate),
+	"memory.determined":   on(determines),
+	"memory.largest":      on(largest),
+	"memory.snapshot":     on(snapshotOf),
 	"memory.compare":      withArgs(compareHeld),
-	"memory.run":          withArgs(runTraining),
-	"memory.work":         withArgs(workOf),
+	"memory.run":          on(runTraining),
+	"memory.work":         on(workOf),
 	"memory.device":       withArgs(device.Describe),
 	"memory.sharding":     withArgs(sharding.Of),
 	"memory.replay":       withArgs(allocator.Replay),
@@ -87,16 +87,16 @@ var table = map[string]operation{
 	"timing.kernels":      withArgs(kernelSuite),
 	"timing.profile":      withArgs(profileKernels),
 	"monitor.start":       withArgs(startMonitor),
-	"monitor.stop":        withMonitor(stopMonitor),
-	"monitor.close":       withMonitor(closeMonitor),
-	"monitor.history":     withMonitor(monitorHistory),
-	"monitor.reset_peaks": withMonitor(resetMonitorPeaks),
-	"monitor.run_log":     withMonitor(monitorRunLog),
-	"monitor.save":        withMonitor(saveMonitor),
-	"monitor.alerts":      withMonitor(monitorAlerts),
-	"monitor.check":       withMonitor(checkMonitor),
-	"monitor.event":       withMonitor(recordEvent),
-	"monitor.activity":    withMonitor(monitorActivity),
+	"monitor.stop":        on(stopMonitor),
+	"monitor.close":       on(closeMonitor),
+	"monitor.history":     on(monitorHistory),
+	"monitor.reset_peaks": on(resetMonitorPeaks),
+	"monitor.run_log":     on(monitorRunLog),
+	"monitor.save":        on(saveMonitor),
+	"monitor.alerts":      on(monitorAlerts),
+	"monitor.check":       on(checkMonitor),
+	"monitor.event":       on(recordEvent),
+	"monitor.activity":    on(monitorActivity),
 	"report.compare":      withArgs(report.Compare),
 	"report.export":       withArgs(exportRun),
 	"report.run":          withArgs(report.Make),
@@ -125,6 +125,18 @@ func withArgs[A, R any](f func(A) (R, error)) operation {
 		}
 		return f(args)
 	}
+	return operation{run, f}
+}
+
+// on is an operation on what its arguments name by a handle.
+func on[T any, A interface{ found() (T, error) }, R any](f func(T, A) (R, error)) operation {
+	run := withArgs(func(a A) (result R, err error) {
+		named, err := a.found()
+		if err != nil {
+			return result, err
+		}
+		return f(named, a)
+	}).run
 	return operation{run, f}
 }
 
@@ -175,27 +187,15 @@ func libraryInfo() library {
 type hardwareArgs struct {
 	// plan for this card of the catalogue instead of the local one
 	GPU string `json:"gpu"`
-	// CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
-	VisibleDevices *string `json:"visible_devices"`
-	DeviceOrder    string  `json:"device_order"` // CUDA_DEVICE_ORDER, "" when unset
-	// UUIDs of the devices as CUDA numbers them in the caller's process; null before CUDA runs
-	// there
-	CUDAOrder   []string `json:"cuda_order"`
-	LibraryPath string   `json:"library_path"`
-	Root        string   `json:"root"`
-}
-
-func (a hardwareArgs) options() hardware.Options {
-	return hardware.Options{VisibleDevices: a.VisibleDevices, DeviceOrder: a.DeviceOrder,
-		CUDAOrder: a.CUDAOrder, LibraryPath: a.LibraryPath, Root: a.Root}
+	hardware.Options
 }
 
 // detectHardware measures this machine, or takes GPUs of the catalogue in place of what is here.
 func detectHardware(a hardwareArgs) (profile.Hardware, error) {
 	if a.GPU != "" {
-		return hardware.Planned(a.GPU, a.options())
+		return hardware.Planned(a.GPU, a.Options)
 	}
-	return hardware.Detect(a.options())
+	return hardware.Detect(a.Options)
 }
 
 // planArgs come with the duration of every clip attached, where they are known.

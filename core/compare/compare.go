@@ -130,7 +130,7 @@ func Make(r Request) (Answer, error) {
 func (p *planner) workload() Workload {
 	return Workload{RowKind: cmp.Or(p.dataset.RowKind, units.Clips),
 		Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS,
-		Target: p.TargetBatchSize, Epochs: p.Epochs}
+		Target: p.TargetBatchSize, Epochs: profile.Or(p.NumTrainEpochs, plan.DefaultEpochs)}
 }
 
 // comparison is the rows with what they have in common.

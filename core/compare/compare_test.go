@@ -226,7 +226,7 @@ func TestMakeRefuses(t *testing.T) {
 		"no clips":          {func(r *Request) { r.Data = timing.Data{} }, fault.EmptyDataset, "0 clips"},
 		"no batch":          {func(r *Request) { r.TargetBatchSize = -1 }, fault.InvalidArgument, "target_batch_size is -1"},
 		"fewer than GPUs":   {func(r *Request) { r.GPUs, r.TargetBatchSize = []string{"4xT4"}, 3 }, fault.InvalidArgument, "device_count is 4"},
-		"no epochs":         {func(r *Request) { r.Epochs = math.NaN() }, fault.InvalidArgument, "num_train_epochs is NaN"},
+		"no epochs":         {func(r *Request) { nan := math.NaN(); r.NumTrainEpochs = &nan }, fault.InvalidArgument, "num_train_epochs is NaN"},
 		"a full margin":     {func(r *Request) { r.SafetyMargin = 1 }, fault.InvalidArgument, "safety_margin is 1"},
 		"another order":     {func(r *Request) { r.LengthHandling = "sorted" }, fault.InvalidArgument, `length_handling is "sorted"`},
 		"another precision": {func(r *Request) { r.Precision = "fp8" }, fault.InvalidArgument, `precision is "fp8"`},

@@ -11,7 +11,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
-	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Request is a training to plan on several GPUs. An absent value takes the default named at the end
@@ -29,37 +28,12 @@ type Request struct {
 
 	Traced [][]plan.Traced `json:"traced"` // of each machine what was wanted; none
 
-	AnyDepth    bool `json:"any_depth"`    // as of plan.Options
-	CanOffload  bool `json:"can_offload"`  // as of plan.Options
-	LossUnknown bool `json:"loss_unknown"` // as of plan.Options
 	// compares with settings by hand, too; no
 	ByHand *Scenario `json:"by_hand"`
-	// of cards whose kernels were measured, from timing.profile; the first of each counts
-	KernelProfiles []kernel.Profile `json:"kernel_profiles"`
 
-	// clips per optimizer step, 1..65536; 32
-	TargetBatchSize int     `json:"target_batch_size"`
-	Epochs          float64 `json:"epochs"` // above 0 to 10^4; 3
-	// "fp32", "fp16" or "bf16"; what suits the card
-	Precision string `json:"precision"`
-	// the Trainer's name; "adamw_torch_fused"
-	Optimizer            string `json:"optimizer"`
-	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"`
-	Adapted              bool   `json:"adapted"` // as of plan.Options
-	// rank of adapters; 0, all parameters train
-	LoRARank int64 `json:"lora_rank"`
-	// "random", "grouped", "bucketed", "packed" or "random_then_packed"; the planner's choice
-	LengthHandling string `json:"length_handling"`
-	// share of GPU memory to use, 0.70..0.95; 0.85
-	SafetyMargin float64 `json:"safety_margin"`
-	// seconds of audio that a worker prepares per second; an assumption
-	LoaderRate *float64 `json:"loader_rate"`
-	// seconds of audio that a worker decodes per second, where no more is known
-	DecodeRate *float64 `json:"decode_rate"`
-	// of the loader for each GPU, 0..1024; with Hardware as many as keep it fed, else 4
-	Workers *int `json:"workers"`
-
-	plan.EvaluationOptions
+	// target_batch_size is 32 and safety_margin 0.85 unless they are given; workers are 4 of each
+	// GPU, with Hardware as many as keep it fed
+	plan.Options
 
 	// Durations are those of every clip of Data.Profile, in seconds; none: the profile's histogram.
 	Durations []float64 `json:"-"`
@@ -70,7 +44,6 @@ type Request struct {
 
 const (
 	usualTarget  = 32
-	usualEpochs  = 3
 	usualMargin  = 0.85
 	usualWorkers = 4
 	mostGPUs     = 256
@@ -79,7 +52,6 @@ const (
 // completed fills in defaults; core/plan checks the values. Errors: InvalidArgument.
 func (r Request) completed() (Request, error) {
 	r.TargetBatchSize = cmp.Or(r.TargetBatchSize, usualTarget)
-	r.Epochs = cmp.Or(r.Epochs, usualEpochs)
 	r.SafetyMargin = cmp.Or(r.SafetyMargin, usualMargin)
 	r.Optimizer = cmp.Or(r.Optimizer, estimate.DefaultOptimizer)
 	if len(r.GPUs) == 0 && r.ByHand != nil {

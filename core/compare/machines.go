@@ -84,14 +84,9 @@ func (p *planner) inputs(m machine, optimizer string) plan.Inputs {
 		g.Index = i
 		in.Hardware.GPUs = append(in.Hardware.GPUs, g)
 	}
-	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin,
-		Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
-		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()),
-		LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
-		LoRARank: int(p.LoRARank), Adapted: p.Adapted, LoaderRate: p.LoaderRate,
-		DecodeRate: p.DecodeRate, Workers: p.Workers, EvaluationOptions: p.EvaluationOptions,
-		KernelProfiles: p.KernelProfiles, AnyDepth: p.AnyDepth, CanOffload: p.CanOffload,
-		LossUnknown: p.LossUnknown}
+	in.Options = p.Options
+	in.Options.Optimizer, in.Options.DeviceCount, in.Options.Precision =
+		optimizer, &m.count, p.precision(m.card.GPU())
 	if factor, ok := p.factors[m.card.Key]; ok {
 		in.Options.Calibration = &factor
 	}

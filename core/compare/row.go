@@ -16,7 +16,7 @@ import (
 func (p *planner) row(m machine) (row Row, wanted *plan.TraceRequest, err error) {
 	g := m.card.GPU()
 	row = Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes,
-		Unverified: m.card.Unverified, LoRARank: p.LoRARank,
+		Unverified: m.card.Unverified, LoRARank: int64(p.LoRARank),
 		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)),
 		Settings:    Settings{Precision: cmp.Or(p.precision(g), estimate.Precision(g))},
 		Notes:       []string{}, Remedies: []estimate.Remedy{}}

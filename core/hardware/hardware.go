@@ -20,23 +20,19 @@ import (
 // Options says what to look at. The zero value is this process on this machine with every GPU
 // visible.
 type Options struct {
-	// VisibleDevices is CUDA_VISIBLE_DEVICES as the caller's process has it, nil when unset. It is
-	// passed in because Go reads its environment once, at load, and would not see what Python sets
-	// later. "" and "-1" hide every GPU.
-	VisibleDevices *string
-	// DeviceOrder is CUDA_DEVICE_ORDER of that process, "" when unset.
-	DeviceOrder string
-	// CUDAOrder is the identifiers of its devices as CUDA numbers them, nil where CUDA does not run
-	// in it yet.
-	CUDAOrder []string
-	// LibraryPath is the NVML library to load, "" for "libnvidia-ml.so.1". One process can use one
-	// library only.
-	LibraryPath string
-	// Root is the folder that holds proc and sys, "" for "/". It does not redirect the driver.
-	Root string
-	// PID is the process whose tree is the training, so that memory of others is told apart; 0 is
-	// this process.
-	PID int
+	// CUDA_VISIBLE_DEVICES as the caller's process has it, null when unset: Go reads its
+	// environment once, at load, and would not see what Python sets later. "" and "-1" hide every
+	// GPU
+	VisibleDevices *string `json:"visible_devices"`
+	DeviceOrder    string  `json:"device_order"` // CUDA_DEVICE_ORDER of that process, "" when unset
+	// UUIDs of its devices as CUDA numbers them; null before CUDA runs in it
+	CUDAOrder []string `json:"cuda_order"`
+	// the NVML library to load, "" for libnvidia-ml.so.1; one process can use one alone
+	LibraryPath string `json:"library_path"`
+	// the folder that holds proc and sys, "" for "/"; it does not redirect the driver
+	Root string `json:"root"`
+	// whose process tree is the training, so that memory of others is told apart; 0: the caller's
+	PID int `json:"pid"`
 }
 
 // Detect measures this machine. A machine without a usable GPU gives a profile with no GPUs and the

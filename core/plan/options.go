@@ -38,7 +38,7 @@ const (
 	defaultOptimizer     = estimate.DefaultOptimizer
 	defaultBaseRate      = 2e-5 // published, at defaultBaseBatchSize
 	defaultBaseBatchSize = 8
-	defaultEpochs        = 3.0
+	DefaultEpochs        = 3.0
 	defaultSeed          = 42
 )
 

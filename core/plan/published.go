@@ -253,7 +253,7 @@ func planOptimizer(d *draft, in Inputs) {
 	d.LearningRate, reason = learningRate(o, d.Effective())
 	d.because("learning_rate", reason)
 	d.warn(rateWarning(o))
-	d.NumTrainEpochs = profile.Or(o.NumTrainEpochs, defaultEpochs)
+	d.NumTrainEpochs = profile.Or(o.NumTrainEpochs, DefaultEpochs)
 	d.because("num_train_epochs", optionReason(o.NumTrainEpochs, "the Trainer's default"))
 	d.warn(streamingWarning(d.Streaming, in.Dataset, d.Effective(), d.NumTrainEpochs))
 	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm

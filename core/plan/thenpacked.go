@@ -11,7 +11,7 @@ import (
 // packed, out of what an epoch of each takes.
 func (s *search) thenPacked(p throughput, split map[string]batches) batches {
 	first, b := split[batching.Random], split[batching.Packed]
-	share := min(1, 1/profile.Or(s.in.Options.NumTrainEpochs, defaultEpochs))
+	share := min(1, 1/profile.Or(s.in.Options.NumTrainEpochs, DefaultEpochs))
 	mean := func(random, packed float64) float64 { return share*random + (1-share)*packed }
 	b.order, b.costS = batching.RandomThenPacked, mean(first.costS, b.costS)
 	b.microBatches = mean(first.microBatches, b.microBatches)

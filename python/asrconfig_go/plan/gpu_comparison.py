@@ -189,7 +189,7 @@ class CompareOptions(EvaluationOptions):
         for name in ("target_batch_size", "epochs", "safety_margin"):
             if not request[name]:  # zero would mean the default in the library
                 raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
-        return request
+        return request | {"num_train_epochs": request.pop("epochs")}
 
 
 def compare_described(
