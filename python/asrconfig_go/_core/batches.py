@@ -121,8 +121,10 @@ def batch_size(inputs: object) -> int:
 
 def _in_order(inputs: object) -> Sequence[Tensor] | None:
     """The entries of a batch that is a tuple or a list of tensors."""
-    tensors = isinstance(inputs, list) and bool(inputs) and all(hasattr(entry, "shape") for entry in inputs)
-    return inputs if isinstance(inputs, tuple) or (isinstance(inputs, list) and tensors) else None
+    if isinstance(inputs, tuple):
+        return inputs
+    tensors = isinstance(inputs, list) and all(hasattr(e, "shape") or _rows_in_common(e) for e in inputs)
+    return inputs if isinstance(inputs, list) and inputs and tensors else None
 
 
 def _count(value: object) -> int | None:
@@ -132,7 +134,16 @@ def _count(value: object) -> int | None:
         return int(shape[0]) if len(shape) else None  # len() of a tensor takes several times as long
     if isinstance(value, Mapping):
         return next((count for entry in value.values() if (count := _count(entry)) is not None), None)
-    return len(value) if isinstance(value, list | tuple) else None
+    if isinstance(value, list | tuple):
+        return _rows_in_common(value) or len(value)
+    return None
+
+
+def _rows_in_common(value: object) -> int | None:
+    """The rows of tensors of several ranks, as padded clips beside their lengths; None where each is one clip's."""
+    shapes = [tuple(getattr(entry, "shape", ())) for entry in value] if isinstance(value, list | tuple) else []
+    is_common = len({len(shape) for shape in shapes}) > 1 and len({shape[:1] for shape in shapes}) == 1
+    return int(shapes[0][0]) if is_common else None
 
 
 def _wrong(name: str, value: object, size: int) -> Iterator[str]:
@@ -149,8 +160,10 @@ def _wrong(name: str, value: object, size: int) -> Iterator[str]:
 
 def _is_group(value: object, size: int) -> bool:
     """Whether a tuple or list holds entries with ``size`` rows each, rather than one element for each clip."""
-    if not isinstance(value, list | tuple) or len(value) == size:
+    if not isinstance(value, list | tuple):
         return False
+    if len(value) == size:
+        return _rows_in_common(value) == size
     return bool(value) and all(_count(entry) == size for entry in value)
 
 

@@ -27,7 +27,7 @@ from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, un
 from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
 _USE_SMALLER_BATCHES = "use smaller batches"
-_PASS_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
+_PASS_RULE = 'pass rule="mean", "token_mean", "sum" or a function from a batch to a number: what its loss divides by'
 _TOO_SHORT = (
     "batches of which every clip is shorter than a mask of SpecAugment are padded with silence, as the model takes no "
     "shorter ones: set model.config.mask_time_length below the frames of the shortest clips, mask_time_prob to 0, or "

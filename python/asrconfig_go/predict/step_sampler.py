@@ -171,6 +171,7 @@ class StepSampler:
 
         ``shares`` are the clips of each process in a full step, where they are not even: the gradient of the step then
         requires weights, which the guard gives. Packed steps do not have them. All processes take as many batches.
+        The part counts its own epochs: call its ``set_epoch``, not that of the whole.
         Raises ``InvalidArgumentError`` when a step cannot be shared so.
         """
         if not 0 <= checked("rank", rank, int) < checked("ranks", ranks, int):

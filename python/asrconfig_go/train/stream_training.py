@@ -84,8 +84,8 @@ def use_batches(trainer: Trainer, sampler: StepSampler, shares: Sequence[int] | 
 def with_batches(loader: torch.utils.data.DataLoader, sampler: Iterable[list[Any]]) -> Any:
     """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
 
-    For custom loops, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
-    ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` continues in the middle of one.
+    For custom loops, with ``part = sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
+    ``part.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` continues in the middle of one.
 
     >>> from torch.utils.data import DataLoader
     >>> loader = with_batches(DataLoader(range(60)), StepSampler([2.0, 3.0, 9.0] * 20, 32))

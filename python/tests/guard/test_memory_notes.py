@@ -46,7 +46,10 @@ def test_a_loss_that_cannot_be_measured_is_given(tmp_path: Path) -> None:
 
     with pytest.raises(OutOfMemory) as caught:
         trained()
-    assert noted(caught.value, 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by')
+    assert noted(
+        caught.value,
+        'pass rule="mean", "token_mean", "sum" or a function from a batch to a number: what its loss divides by',
+    )
     for rule in ("mean", "token_mean", "sum"):
         assert trained(rule=rule).events
 

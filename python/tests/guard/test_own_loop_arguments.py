@@ -114,6 +114,8 @@ def test_labels_that_a_rule_counts_must_be_there() -> None:
 KINDS: dict[str, Callable[[Any], Any]] = {
     "tuple": lambda b: (b["x"], b["word"], b["labels"]),
     "list": lambda b: [b["x"], b["word"], b["labels"]],
+    "pairs": lambda b: ((b["x"], b["word"]), b["labels"]),
+    "lists of pairs": lambda b: [[b["x"], b["word"]], [b["x"], b["labels"]]],  # as PyTorch collates pairs
     "nested": lambda b: {"inputs": {"x": b["x"], "word": b["word"]}, "labels": b["labels"], "name": "train"},
     "rows": lambda b: [dict(zip(b, row, strict=True)) for row in zip(*b.values(), strict=True)],
     "tensor": lambda b: torch.cat([b["x"], b["word"][:, None], b["labels"][:, None]], dim=1),
@@ -126,6 +128,8 @@ def _plain(batch: Any) -> Any:
         return {"x": batch[:, :8], "word": batch[:, 8].long(), "labels": batch[:, 9].long()}
     if isinstance(batch, dict):
         return {**batch["inputs"], "labels": batch["labels"]}
+    if isinstance(batch[0], tuple | list):
+        return {"x": batch[0][0], "word": batch[0][1], "labels": batch[1][-1] if type(batch) is list else batch[1]}
     if isinstance(batch[0], dict):
         return {name: torch.stack([row[name] for row in batch]) for name in batch[0]}
     return dict(zip(("x", "word", "labels"), batch, strict=True))

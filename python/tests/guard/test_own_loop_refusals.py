@@ -34,7 +34,7 @@ def test_a_loss_without_a_rule_keeps_its_error(caplog: pytest.LogCaptureFixture)
     with pytest.raises(OutOfMemory) as caught:
         guarded(Setting(), batches(2), contrastive)
     assert "no rule makes of those of its parts" in notes_of(caught.value, caplog.text)
-    hint = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
+    hint = 'pass rule="mean", "token_mean", "sum" or a function from a batch to a number: what its loss divides by'
     assert hint in notes_of(caught.value, caplog.text)
 
 
