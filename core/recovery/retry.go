@@ -19,6 +19,7 @@ const (
 // State is where a run stands when a step fails. Batch sizes are per device.
 type State struct {
 	Class        Class `json:"class"`         // of the failure, from Classify
+	Evaluation   bool  `json:"evaluation"`    // whether an evaluation failed, not a training step
 	MicroBatch   int   `json:"micro_batch"`   // samples per forward pass, 1..2^20
 	CannotSplit  bool  `json:"cannot_split"`  // whether it cannot be made smaller
 	Repeated     bool  `json:"repeated"`      // whether it was computed once more as it is
@@ -71,6 +72,8 @@ func Next(s State) (Decision, error) {
 	switch {
 	case s.Class != GPUOOM && s.Class != Maybe:
 		d.Action = Raise
+	case s.CannotSplit && s.Repeated && s.Evaluation:
+		d.Action, d.Reason = GiveUp, "stop: lower per_device_eval_batch_size"
 	case s.CannotSplit && s.Repeated:
 		d.Action, d.Reason = GiveUp, "stop: train with smaller batches and more accumulation"
 	case s.CannotSplit, s.Class == GPUOOM && one && !s.Repeated:
@@ -117,6 +120,10 @@ func (s State) stop(limit int) (hint string) {
 		return fmt.Sprintf("stop: %d of %d retries are used up at a micro-batch of %d; %splan with "+
 			"a lower safety_margin, an 8-bit optimizer, shorter inputs or a smaller model",
 			s.Retries, limit, s.MicroBatch, s.more(limit))
+	case s.MicroBatch == 1 && s.Evaluation:
+		return "stop: the micro-batch is 1 already; leave out or split long inputs of the " +
+			"evaluation, generate shorter texts with fewer beams, use an 8-bit optimizer, " +
+			"or take a smaller model or a larger GPU"
 	case s.MicroBatch == 1:
 		return "stop: the micro-batch is 1 already; enable gradient checkpointing, use an 8-bit " +
 			"optimizer, split long inputs, " +

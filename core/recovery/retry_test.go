@@ -52,6 +52,11 @@ func TestNextWithoutASmallerMicroBatch(t *testing.T) {
 	}{
 		{"at 1", State{Class: GPUOOM, MicroBatch: 1}, Repeat, "once more as it is"},
 		{"at 1 again", State{Class: GPUOOM, MicroBatch: 1, Repeated: true}, LeaveOut, "micro-batch is 1 already"},
+		{"evaluation at 1 again", State{Class: GPUOOM, Evaluation: true, MicroBatch: 1, Repeated: true}, LeaveOut,
+			"fewer beams"},
+		{"evaluation not to be split",
+			State{Class: GPUOOM, Evaluation: true, MicroBatch: 8, CannotSplit: true, Repeated: true}, GiveUp,
+			"per_device_eval_batch_size"},
 		{"at 1 without retries", State{Class: GPUOOM, MicroBatch: 1, Retries: 3}, Repeat, "once more"},
 		{"no retries allowed", State{Class: GPUOOM, MicroBatch: 8, MaxRetries: pointer(0)}, GiveUp, "0 of 0 retries"},
 		{"not to be split", State{Class: GPUOOM, MicroBatch: 8, CannotSplit: true}, Repeat, "once more"},

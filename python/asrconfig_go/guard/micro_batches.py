@@ -196,10 +196,10 @@ class Retries:
     count: int = 0
     maybes: int = 0
 
-    def next(self, error_class: str, micro_batch: int, cannot_split: bool = False) -> dict[str, Any]:
-        """What to do after a micro-batch failed: an ``action``, and ``micro_batch`` or ``reason``."""
+    def next(self, error_class: str, place: str, micro_batch: int, cannot_split: bool = False) -> dict[str, Any]:
+        """What to do after a micro-batch failed in ``place``: an ``action``, and ``micro_batch`` or ``reason``."""
         request = {"class": error_class, "micro_batch": micro_batch, "cannot_split": cannot_split}
-        request |= {"repeated": self.repeated, "max_retries": self.most}
+        request |= {"evaluation": place == "evaluation", "repeated": self.repeated, "max_retries": self.most}
         decided: dict[str, Any] = native.call(
             "recovery.next", {**request, "retries": self.count, "maybe_retries": self.maybes}
         )
@@ -352,7 +352,7 @@ class Attempts:
         def noted(place: str, after: int) -> Callable[[float], None]:
             return lambda lost_s: self.note(place, text, saved, before=piece.samples, after=after, lost_s=lost_s)
 
-        decided = retries.next(diagnosis["class"], piece.samples, bool(piece.cannot_split))
+        decided = retries.next(diagnosis["class"], step.place, piece.samples, bool(piece.cannot_split))
         match decided["action"]:
             case "shrink":
                 step.budget.shrink(piece.extent, decided["micro_batch"])

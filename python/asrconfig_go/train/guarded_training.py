@@ -217,7 +217,7 @@ class GuardedTraining:
             if place == "training" and self._guard is not None and self._guard.unfit:
                 return None  # no micro-batch would be smaller; the guard has said why
             before = self._limit(place)
-            decided = self._retries.next(diagnosis["class"], before)
+            decided = self._retries.next(diagnosis["class"], place, before)
         except LibraryError as unavailable:
             add_note(error, f"no recovery was tried: {unavailable}")
             return None
