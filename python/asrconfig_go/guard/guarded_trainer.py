@@ -173,14 +173,17 @@ class GuardedTrainer:
                 f"processes with unequal shares of a step would not train as with even ones: {reason}",
                 "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
             )
-        if not self.budgets["training"].is_limited:
-            return
         if self._options.micro_batch is not None:
             raise InvalidArgumentError(
                 f"micro_batch = {self._options.micro_batch} requires to know what the loss divides by: {reason}",
                 RULE_HINT,
             )
-        self.loop.say(f"batches are not split before memory runs out: {reason}; {RULE_HINT}")
+        consequences = ["batches are not split before memory runs out"] * self.budgets["training"].is_limited
+        accumulation = self.trainer.args.gradient_accumulation_steps
+        if accumulation > 1 and self.trainer.model_accepts_loss_kwargs:  # then the Trainer does not divide the loss
+            consequences.append(f"gradients may be up to {accumulation} times too large (transformers issue 47688)")
+        if consequences:
+            self.loop.say(f"{', and '.join(consequences)}: {reason}; {RULE_HINT}")
 
     def _epoch_begins(self) -> None:
         self.bad.step_ended()

@@ -147,6 +147,20 @@ def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path)
         attach(tiny_trainer(tmp_path), micro_batch=2)
 
 
+def test_accumulated_batches_of_an_unknown_rule_are_warned_of(tmp_path: Path) -> None:
+    class TakesItems(Regression):
+        accepts_loss_kwargs = True  # as ``**kwargs`` say of models that do not divide by num_items_in_batch
+
+    trainers = [
+        with_loss(tmp_path, lambda loss: loss, model=TakesItems(), gradient_accumulation_steps=2) for _ in range(2)
+    ]
+    assert not attach(trainers[0], rule="mean").notes
+    (note,) = attach(trainers[1]).notes
+    assert note.startswith("gradients may be up to 2 times too large")
+    assert "compute_loss of Own is not the Trainer's" in note
+    assert 'attach(rule="mean")' in note
+
+
 def test_a_callback_that_raises_leaves_a_guard_that_works(tmp_path: Path) -> None:
     class Break(TrainerCallback):  # type: ignore[misc]
         broken = False

@@ -228,7 +228,8 @@ def test_a_loss_of_unknown_rule_keeps_the_batches_of_the_trainer(
     with pytest.warns(PlanNotFollowedWarning, match=f"plan's {handling} steps are not taken .what the loss divides by"):
         guard = manager.attach(trainer)
     (note,) = guard.notes
-    assert note.startswith("batches are not split before memory runs out: compute_loss of OwnLoss is not the Trainer's")
+    assert note.startswith("batches are not split before memory runs out, and gradients may be up to 4 times too large")
+    assert "compute_loss of OwnLoss is not the Trainer's" in note
     assert "rule=" in note
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4)
     trainer.model.register_forward_pre_hook(
