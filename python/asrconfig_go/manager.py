@@ -365,11 +365,13 @@ class ASRConfigManager:
         from ._core.render import say
         from .guard.guard import guard_of
         from .train.guarded_training import GuardedTraining
+        from .train.resume import use_run_batch
 
         self._training_check.trainer(trainer, self.config, self.durations, strict=True, saves=save_by is not None)
         options: GuardSettings = {"preflight": preflight} if preflight else {}
         with ExitStack() as undo:
-            first = guard_of(trainer) is None
+            if first := guard_of(trainer) is None:
+                use_run_batch(trainer, resume)  # a plan's steps are made of it
             guard = self.attach(trainer, **options)
             if first:
                 undo.callback(guard.detach)

@@ -17,6 +17,7 @@ from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
 from .run_record import ModelRecord, RunRecord, folder_of
+from .trainer_reset import use_batch
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +65,7 @@ def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Star
     output = Path(trainer.args.output_dir)
     if resume is False:
         return StartPoint(None, replace(_record_of(trainer), foreign=[c.name for c in checkpoints(output)]))
-    source = output if resume is True else Path(resume).resolve().parent
+    source = _folder_of_run(trainer, resume)
     folder = folder_of(trainer, source)
     previous = folder.read()
     checkpoint = _newest(output, previous) if resume is True else _named_checkpoint(Path(resume), previous)
@@ -86,6 +87,10 @@ def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Star
     record.foreign = sorted({*record.foreign, *later})
     changed = changes(previous.settings, run_settings(trainer), checkpoint is not None) if previous else ()
     return StartPoint(checkpoint, record, previous is not None, begin, epochs, changed)
+
+
+def _folder_of_run(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Path:
+    return Path(trainer.args.output_dir) if resume is True else Path(str(resume)).resolve().parent
 
 
 def _newest(output: Path, previous: RunRecord | None) -> Path | None:
@@ -124,7 +129,20 @@ def _continued(trainer: Trainer, previous: RunRecord) -> RunRecord:
     same = previous.gpu == now.gpu
     if not same:
         logger.warning("the run was on %s, this is %s: its limits do not count here", _named(previous), _named(now))
-    limit = previous.micro_batch if same else None
+    return replace(
+        previous,
+        batch=_run_batch(previous, now),
+        processes=now.processes,
+        samples=now.samples,
+        gpu=now.gpu,
+        limits=previous.limits if same else {},
+        micro_batch=previous.micro_batch if same else None,
+    )
+
+
+def _run_batch(previous: RunRecord, now: RunRecord) -> tuple[int, int, int]:
+    """The batch of ``now`` with the effective batch of ``previous``; a change is logged."""
+    limit = previous.micro_batch if previous.gpu == now.gpu else None
     batch = kept_batch(previous.effective_batch, now.batch, limit)
     if batch != now.batch:
         products = [" × ".join(map(str, b)) for b in (batch, now.batch)]
@@ -132,15 +150,14 @@ def _continued(trainer: Trainer, previous: RunRecord) -> RunRecord:
         logger.warning(
             "the run's effective batch of %d is kept, %s: %s instead of %s", previous.effective_batch, reason, *products
         )
-    return replace(
-        previous,
-        batch=batch,
-        processes=now.processes,
-        samples=now.samples,
-        gpu=now.gpu,
-        limits=previous.limits if same else {},
-        micro_batch=limit,
-    )
+    return batch
+
+
+def use_run_batch(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> None:
+    """Let ``trainer`` have the effective batch of the run that ``resume`` names, before a plan's steps are made."""
+    previous = None if resume is False else folder_of(trainer, _folder_of_run(trainer, resume)).read()
+    if previous is not None:
+        use_batch(trainer, _run_batch(previous, _record_of(trainer))[:2])
 
 
 def kept_batch(effective: int, requested: tuple[int, int, int], limit: int | None = None) -> tuple[int, int, int]:

@@ -101,6 +101,25 @@ def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4), "put back"
 
 
+def test_a_resumed_run_keeps_its_steps_when_the_plan_has_others(tmp_path: Path) -> None:
+    class Killed(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step == 6:
+                raise KeyboardInterrupt
+
+    before, after = Clips(), Clips()
+    trainer, manager = trained(tmp_path, PACKED, before, save_strategy="steps", save_steps=5)
+    trainer.add_callback(Killed)
+    with pytest.raises(KeyboardInterrupt):
+        manager.train(trainer, verbose=False)
+    trainer, manager = trained(tmp_path, PACKED, after, save_strategy="steps", save_steps=5)
+    trainer.args.gradient_accumulation_steps = 8
+    manager.train(trainer, resume=True, verbose=False)
+    assert manager.report is not None and manager.report.batch == (8, 1, 1)
+    assert trainer.state.global_step == trainer.state.max_steps == len(SECONDS) // 8
+    assert sorted(before.given[: 5 * 8] + after.given) == list(range(len(SECONDS)))
+
+
 TWO = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}  # of the Trainer above
 
 
