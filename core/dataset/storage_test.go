@@ -172,7 +172,7 @@ func TestWarnings(t *testing.T) {
 	assert.Equal(t, []string{
 		"1 clip under 0.1 s, too short for speech; CTC needs a frame (20 ms) for each label",
 		"2 clips over 30 s, which Whisper truncates; other models need more memory for them",
-		"3 clips not at 16 kHz, to be resampled (16000 Hz ×3, 8000 Hz ×2, 44100 Hz ×1)",
+		"3 clips not at 16 kHz, to be resampled (8000 Hz ×2, 44100 Hz ×1)",
 		"1 clip not mono, to be mixed down",
 		"1 clip with less audio than the header claims; the actual length is counted",
 		"1 clip of estimated length: their formats do not store it",

@@ -3,6 +3,7 @@ package dataset
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -30,9 +31,10 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 	say(short, "under 0.1 s, too short for speech; CTC needs a frame (20 ms) for each label")
 	say(len(sorted)-firstOver(sorted, longClipS),
 		"over 30 s, which Whisper truncates; other models need more memory for them")
-	say(others(d.SampleRates, strconv.Itoa(decodedRate)), "not at 16 kHz, to be resampled (%s)",
-		mix(d.SampleRates, " Hz"))
-	say(others(d.Channels, "1"), "not mono, to be mixed down")
+	rates, resampled := others(d.SampleRates, strconv.Itoa(decodedRate))
+	say(resampled, "not at 16 kHz, to be resampled (%s)", mix(rates, " Hz"))
+	_, mixed := others(d.Channels, "1")
+	say(mixed, "not mono, to be mixed down")
 	say(d.ShortenedCount, "with less audio than the header claims; the actual length is counted")
 	say(d.Methods["estimated"], "of estimated length: their formats do not store it")
 	if d.Duplicates.Count > 0 {
@@ -43,14 +45,14 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 	return all
 }
 
-// others counts what is not called name.
-func others(counts map[string]int, name string) (n int) {
-	for other, count := range counts {
-		if other != name {
-			n += count
-		}
+// others are the counts of what is not called name, and their sum.
+func others(counts map[string]int, name string) (rest map[string]int, n int) {
+	rest = maps.Clone(counts)
+	delete(rest, name)
+	for _, count := range rest {
+		n += count
 	}
-	return n
+	return rest, n
 }
 
 // mix lists counts, the most frequent first.

@@ -276,6 +276,11 @@ func TestABusyCPUThatComputesIsTheLimit(t *testing.T) {
 	assert.Equal(t, Info, findings[0].Severity)
 	assert.Contains(t, findings[0].Evidence, "CPU 100 %, no GPU in use")
 	assert.NotContains(t, findings[0].Title+findings[0].Change, "othing")
+	s.Activity.TreeCPU = make(runlog.Column, len(s.Activity.CPUShare))
+	fill(s.Activity.TreeCPU, 0.16)
+	findings = Of(s, Run{})
+	assert.Equal(t, []string{runlog.AlertCPU}, kinds(findings))
+	assert.Contains(t, findings[0].Evidence, "CPU 100 %, this training 16 %")
 }
 
 func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {

@@ -27,6 +27,7 @@ type figures struct {
 	pace        float64 // seconds of a training step
 	minHeadroom float64 // least headroom at a peak, as a share of the card
 	cpu, core   float64 // mean shares
+	own         float64 // likewise, of this training
 	available   float64 // least, as a share of the RAM
 	swapRise    float64 // bytes
 	shm         float64 // most, as a share
@@ -126,6 +127,7 @@ func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
 func (f *figures) measureHost(s *runlog.Log) {
 	a, h := &s.Activity, s.Host
 	f.cpu, f.core, f.disk = mean(a.CPUShare), mean(a.BusiestCore), mean(a.DiskRead)
+	f.own = mean(a.TreeCPU)
 	f.available = share(lowest(a.HostAvailable), float64(h.TotalBytes))
 	f.swapRise = highest(a.SwapUsed) - lowest(a.SwapUsed)
 	f.shm = share(highest(a.ShmUsed), float64(h.ShmTotalBytes))

@@ -55,13 +55,20 @@ func cpuBound(f *figures) Finding {
 			units.Percent(f.waited), f.over()),
 		Change: "train on a GPU: asrconfig compare estimates memory and hours on each",
 	}
-	if finite(f.busy()) {
+	switch others := f.cpu - f.own; {
+	case finite(f.busy()):
 		finding.Severity, finding.lost = runlog.SeverityWarn, aimedGPU-f.busy()
 		finding.Title = "The CPU is busy, and the GPU waits for it"
 		finding.Evidence = fmt.Sprintf("CPU %s, GPU busy %s, waiting for data %s %s",
 			units.Percent(f.cpu), units.Percent(f.busy()), units.Percent(f.waited), f.over())
 		finding.Change = "see in top which process uses the CPU, and give it less to do: " +
 			"features computed once with dataset.map(...), fewer workers, fewer callbacks"
+	case others > f.own:
+		finding.Kind, finding.Severity, finding.lost = runlog.AlertCPU, runlog.SeverityWarn, others
+		finding.Title = "Other processes use most of the CPU that the training computes on"
+		finding.Evidence = fmt.Sprintf("CPU %s, this training %s, no GPU in use %s",
+			units.Percent(f.cpu), units.Percent(f.own), f.over())
+		finding.Change = "see in top which, and stop what is no part of this training"
 	}
 	return finding
 }

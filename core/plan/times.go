@@ -5,6 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // writeTimes predicts how long the training takes, where the device's speed is known.
@@ -23,8 +24,8 @@ func (s *search) writeTimes(d *draft, f evaluated, extras runExtras) {
 		Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
-		slow := fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min",
-			loader.Likely/60, f.chosen.epoch.Likely/60)
+		slow := fmt.Sprintf("The loader needs %s for an epoch, the GPU %s",
+			units.Duration(loader.Likely), units.Duration(f.chosen.epoch.Likely))
 		if s.rows().AreTexts() {
 			d.warn(slow + ": tokenize the texts before the training, or take a machine with more " +
 				"cores.")

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -349,17 +350,17 @@ func (c curves) Keys() []key {
 
 var blocks = []rune(" ▁▂▃▄▅▆▇█")
 
-// lines are the first line alone, as blocks of a height up to the limit or the top; a space where
+// lines are the first line alone, as blocks of a height up to the limit or its top; a space where
 // nothing is known.
 func (c curves) lines(int) []string {
 	if c.Empty() {
 		return nil
 	}
-	top := c.top()
+	top := cmp.Or(Series{Pieces: c.first()}.highest(), 1)
 	if c.limited() {
 		top = c.Limit.At
 	} else if c.Unit == "%" {
-		top = min(top, 100)
+		top = 100
 	}
 	cells := []rune(strings.Repeat(" ", sparkline))
 	for _, piece := range c.first() {

@@ -41,6 +41,7 @@ type guardEvent struct {
 }
 
 const (
+	nearlyAll      = 0.95 // of the run's time: what else it did is not worth a word
 	shownSnapshots = 10
 	shownEvents    = 200 // in HTML
 	listedEvents   = 30  // in text
@@ -78,7 +79,11 @@ func (r RunFigures) Headline() string {
 	}
 	parts := []string{fmt.Sprintf("%s%s on %s", done, units.Duration(r.Duration), r.machines())}
 	if s := r.Steps.StepsPerS; s != nil {
-		parts = append(parts, short(*s)+" steps/s")
+		speed := short(*s) + " steps/s"
+		if t := r.Steps.TrainS; t != nil && *t < nearlyAll*r.Duration {
+			speed += fmt.Sprintf(" in %s of the time", units.Percent(*t/r.Duration))
+		}
+		parts = append(parts, speed)
 	}
 	if mean, _, _, ok := r.busy(); ok {
 		parts = append(parts, fmt.Sprintf("GPU %s busy", units.Percent(mean)))

@@ -406,3 +406,19 @@ func TestSettingsAreTheTrainersArguments(t *testing.T) {
 	require.Equal(t, "on (gradient_checkpointing=True); manager.train: off", checkpointing(c))
 	require.Equal(t, "32 (per_device_train_batch_size=4, gradient_accumulation_steps=8)", planRecord{Config: c}.step())
 }
+
+func TestSparklineNamesTheHighestValue(t *testing.T) {
+	c := curves{Title: "WER", Top: 1.06, X: axis{High: 2},
+		Series: []Series{{Pieces: [][][2]float64{{{0, 1}, {1, 0.5}}}}}}
+	line := c.lines(0)[0]
+	require.Contains(t, line, "█")
+	require.True(t, strings.HasSuffix(line, "| 1 "), line)
+}
+
+func TestHeadlineSaysHowMuchOfTheTimeWasTraining(t *testing.T) {
+	rate, trained := 2.5, 12.0
+	r := RunFigures{Duration: 15}
+	r.Steps.Train, r.Steps.StepsPerS, r.Steps.TrainS = 30, &rate, &trained
+	require.Contains(t, r.Headline(), "30 steps in 15 s on")
+	require.Contains(t, r.Headline(), "2.5 steps/s in 80 % of the time")
+}

@@ -81,7 +81,8 @@ def test_figures_are_those_of_the_story(small: Json) -> None:
     assert host.disk_read_bytes_s == pytest.approx(3e6)
     assert host.swap_peak_bytes is None
     assert r.headline == (
-        "3 steps in 10 s on NVIDIA L4; 0.6 steps/s; GPU 83 % busy; at least 6.0 GiB of GPU memory left"
+        "3 steps in 10 s on NVIDIA L4; 0.6 steps/s in 50 % of the time; GPU 83 % busy; "
+        "at least 6.0 GiB of GPU memory left"
     )
 
 
@@ -416,7 +417,7 @@ def test_report_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     saved(trained(seconds=120, points=60, rows=40, steps=30), tmp_path / "asrconfig_monitor.json")
     outputs = ["--html", str(tmp_path / "r.html"), "--export", str(tmp_path / "r.csv")]
     assert main(["report", str(tmp_path), *outputs]) == 0
-    assert capsys.readouterr().out.startswith("29 steps in 2 min on NVIDIA L4; 0.262 steps/s; ")
+    assert capsys.readouterr().out.startswith("29 steps in 2 min on NVIDIA L4; 0.262 steps/s in 92 % of the time; ")
     assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
     assert (tmp_path / "r.csv").read_text().startswith("time_s,unix_s,series,host_used_bytes,gpu0_used_bytes,")
     assert main(["report", str(tmp_path), "--json"]) == 0
