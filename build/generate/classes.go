@@ -38,12 +38,9 @@ var pythonClasses = map[string]pythonClass{
 	"peak.Timeline":       {Room: "predict", Name: "Timeline"},
 	"peak.OutOfMemory":    {Room: "predict", Name: "OutOfMemoryPoint"},
 	"peak.Estimate":       {Room: "predict", Name: "EstimateRecord"},
-	"memory.Spread":       {Room: "predict", Name: "Spread"},
 	"memory.Peaks":        {Room: "predict", Name: "BatchPeak"},
-	"memory.OfSeed":       {Room: "predict", Name: "SeedPeak"},
 	"peak.Row":            {Room: "predict", Name: "HeldRow"},
 	"memory.Moment":       {Room: "predict", Name: "PredictedMoment"},
-	"memory.RunEstimate":  {Room: "predict", Name: "RunEstimateRecord"},
 
 	"profile.Range":       {Room: "plan", Name: "Range"},
 	"timing.Range":        {Room: "plan", Name: "Range"},

@@ -54,7 +54,7 @@ func TestTraceByHandle(t *testing.T) {
 	// The model was recorded without column sums, so the GPU changes nothing.
 	gpu := `{"trace":%v,"batch":4,"length":80000,"labels":30,"multiprocessors":132,"threads_per_multiprocessor":1536}`
 	require.Equal(t, one, called(t, "memory.simulate", fmt.Sprintf(gpu, opened["trace"])))
-	run := `{"trace":%v,"lengths":[80000,70000],"batch":2,"steps":1,"seeds":1,"multiprocessors":%d,"threads_per_multiprocessor":2048}`
+	run := `{"trace":%v,"windows":[[[2,80000,30]]],"multiprocessors":%d,"threads_per_multiprocessor":2048}`
 	called(t, "memory.run", fmt.Sprintf(run, opened["trace"], 132))
 	refused := fmt.Sprintf(run, opened["trace"], 0)
 	require.Contains(t, string(Call(fmt.Appendf(nil, `{"v":1,"op":"memory.run","args":%s}`, refused))), "multiprocessors is 0")

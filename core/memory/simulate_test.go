@@ -194,7 +194,7 @@ func TestIterations(t *testing.T) {
 	require.Equal(t, highest, simulated(t, bare, Request{Steps: &steps}).PeakAllocated)
 	_, err := bare.Simulate(at(other[0]))
 	require.ErrorContains(t, err, "no shapes")
-	_, err = bare.Run(RunRequest{Lengths: []int64{1}, Batch: 1, Steps: 1, Seeds: 1})
+	_, err = bare.Run(RunRequest{Windows: known(1)})
 	require.ErrorContains(t, err, "no shapes")
 }
 

@@ -42,7 +42,6 @@ type Series struct {
 	Colour  string         `json:"colour"` // "" is that of text
 	Area    bool           `json:"area"`
 	Stacked bool           `json:"stacked"`
-	Dots    bool           `json:"dots"`
 	Pieces  [][][2]float64 `json:"pieces"`
 }
 

@@ -15,7 +15,7 @@ import (
 // Request asks for a record of a kind in a format: "text", "brief", "html" (a card), "page",
 // "title", "charts" or "csv".
 type Request struct {
-	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "memory run"
+	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "batch table"
 	Format string          `json:"format"` // text, brief, html, page, title, csv or charts
 	Width  int             `json:"width"`  // of text, in columns; 0 is 110, of a plan's short form 80
 	Record json.RawMessage `json:"record"` // as to_json of what is shown gives it
@@ -40,7 +40,6 @@ var kinds = map[string]view{
 	"box":      of(boxed),
 
 	"memory":         of(memory),
-	"memory run":     of(runMemory),
 	"batch table":    of(batchTable),
 	"comparison":     of(comparison),
 	"by hand":        of(handComparison),

@@ -70,7 +70,6 @@ var golden = map[string]struct {
 	"dataset":        {[]string{"clips, ", " h, ", "median", "sample rates 16000 Hz", "padding in batches of", "random", "sorted"}, 5},
 	"box":            {[]string{"1 of 2 steps", "ended by an error"}, 0},
 	"memory":         {[]string{"8 × 10 s", "fits NVIDIA L4", "0.88 GiB", "activations", "at the peak: backward, aten.mm in layers.1", "layers.1"}, 2},
-	"memory run":     {[]string{"300 steps in 3 orders", "median", "0.40 GiB", "longest clips' batch alone"}, 1},
 	"batch table":    {[]string{"longest, s", "× 4", "26.4 ✗", "does not fit Tesla T4 (15.00 GiB)", "11"}, 0},
 	"comparison":     {[]string{"openai/whisper-large-v3", "RTX 4090", "cheapest", "fastest", "T4 (12.8 GiB of 15.0 GiB to use): does not fit", "→ LoRA of rank 32", "1.59 (0.94–2.75)"}, 0},
 	"by hand":        {[]string{"L4, 22.5 GiB: facebook/wav2vec2-xls-r-1b", "effective batch 32, 3 epochs, bf16", "8 × 4, checkpointing", "22.4 GiB, 99 %", "19.7 GiB, 131 %", "out of memory", "1.72×", "10 runs, $", "dollars (published): L4, 0.40 an hour and GPU", "clips (assumed): "}, 0},
@@ -286,7 +285,7 @@ func asTexts(t *testing.T, kind string) []byte {
 }
 
 func TestViewsOfTextsCountTokens(t *testing.T) {
-	for kind, figure := range map[string]string{"dataset": " tokens", "plan": "Texts a step ", "comparison": " tokens; effective batch", "by hand": " tokens; effective batch", "memory run": " tokens, ", "benchmark": " texts"} {
+	for kind, figure := range map[string]string{"dataset": " tokens", "plan": "Texts a step ", "comparison": " tokens; effective batch", "by hand": " tokens; effective batch", "benchmark": " texts"} {
 		raw := asTexts(t, kind)
 		for _, format := range []string{"text", "brief", "html", "page"} {
 			shown := rendered(t, kind, format, raw).Text

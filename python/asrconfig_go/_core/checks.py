@@ -148,7 +148,6 @@ Checkpointing = Literal["reentrant", "non_reentrant"]
 """The kinds of gradient checkpointing; True is the usual one, False none."""
 StreamMode = Literal["random", "bucketed"]
 """The same of a stream, of which a window of clips is known at a time."""
-ClipOrder = Literal["random", "grouped"]
 AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
 """As transformers takes it; "" leaves the model's own."""
 Estimator = Literal["auto", "trace", "published"]

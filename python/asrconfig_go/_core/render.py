@@ -224,10 +224,9 @@ def _curves(chart: Record, ax: Axes) -> None:
 
 def _line(series: Record, ax: Axes) -> None:
     colour, name = series["colour"] or ax.xaxis.label.get_color(), series["name"]
-    pieces = [[place for piece in series["pieces"] for place in piece]] if series["dots"] else series["pieces"]
-    for piece in pieces:
+    for piece in series["pieces"]:
         x, y = zip(*piece, strict=True)
-        ax.plot(x, y, "o" if series["dots"] else "." if len(x) == 1 else "-", color=colour, linewidth=1.2, label=name)
+        ax.plot(x, y, "." if len(x) == 1 else "-", color=colour, linewidth=1.2, label=name)
         if series["area"]:
             ax.fill_between(x, y, color=colour, alpha=0.2, linewidth=0)
         name = None

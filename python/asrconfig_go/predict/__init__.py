@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "model_profile": ("ModelProfile", "known_models", "profile_model"),
         "opened_trace": ("memory_table",),
         "question": ("EstimatorWarning", "estimate_memory"),
-        "run_memory": ("RunEstimate", "StepsEstimate"),
+        "run_memory": ("StepsEstimate",),
         "step_sampler": (
             "BatchingReport",
             "BatchingWarning",

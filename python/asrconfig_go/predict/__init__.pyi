@@ -25,7 +25,7 @@ from .predict_records import (
     Memory as Memory,
 )
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
-from .run_memory import RunEstimate as RunEstimate, StepsEstimate as StepsEstimate
+from .run_memory import StepsEstimate as StepsEstimate
 from .step_sampler import (
     BatchingReport as BatchingReport,
     BatchingWarning as BatchingWarning,

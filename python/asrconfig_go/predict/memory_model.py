@@ -195,7 +195,6 @@ class MemoryModel(OpenedTrace):
             generation_cache_bytes=batch * cache * (2 if self.settings.precision == "fp32" else 1) or None,
         )
 
-    simulate_run = run_memory.simulate_run
     simulate_steps = run_memory.simulate_steps
 
     def __enter__(self) -> MemoryModel:

@@ -252,16 +252,6 @@ class OpenedTrace:
             )
         return [self._check_positions(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
 
-    def run_request(self, batch: int, durations: list[float], labels: Sequence[int] | None) -> dict[str, Any]:
-        """The request for a run over these clips; where no formula covers them, at lengths rounded up to a few."""
-        request = self.common_request(self.target.limit_bytes)
-        clips = list(zip(map(self.length, durations), self.label_lengths(durations, labels), strict=True))
-        if self._shapes is not None:
-            ends = [{**request, **dict(zip(_SHAPE, (batch, *clip), strict=True))} for clip in {min(clips), max(clips)}]
-            if not all(self._shapes.determined(end) for end in ends):
-                request["trace"], clips = self._shapes.for_a_run(batch, clips)
-        return {**request, "batch": batch, "lengths": [n for n, _ in clips], "labels": [n for _, n in clips]}
-
     def step_request(self, shape: Shape, kind: str = "train") -> dict[str, Any]:
         """The request for steps or evaluations of this shape, which is traced where no formula is exact."""
         request = self._question(shape, kind)

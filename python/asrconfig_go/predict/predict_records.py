@@ -99,60 +99,11 @@ class PredictedMoment:
 
 
 @dataclass(frozen=True)
-class SeedPeak:
-    """One order of the samples, or the run over micro-batches that are known.
-
-    Sizes are bytes. Steps that ran out of memory were given up.
-    """
-
-    seed: int
-    peak_allocated: int
-    peak_reserved: int
-    retries: int
-    failed_steps: int
-    """Those that ran out of memory."""
-    first_failed_step: int | None
-    """Counted from 0; None without one."""
-    micro_batches: int
-    """Those played to their ends."""
-    mean_peak: float | None
-    """The most allocated in a micro-batch, mean of them; None without one."""
-    mean_peak_by_time: float | None
-    """Likewise, weighted by their padded seconds and overhead."""
-
-
-@dataclass(frozen=True)
 class BatchPeak:
     """The highest figures of a run, in bytes."""
 
     peak_allocated: int
     peak_reserved: int
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A figure over the orders that were tried."""
-
-    median: float
-    p99: float
-    """Between the two nearest where none is at 99 %."""
-    worst: float
-
-
-@dataclass(frozen=True)
-class RunEstimateRecord:
-    """What a training over given samples needs, over several orders of them. Sizes are bytes."""
-
-    peak_allocated: Spread
-    peak_reserved: Spread
-    peak_device: Spread | None
-    """With the driver's context; None without a GPU."""
-    retries: Spread
-    out_of_memory: float
-    """Share of the seeds that ran out of memory, 0 to 1."""
-    largest_batch_only: BatchPeak
-    """Of steps that all have the longest input and transcript, without a limit."""
-    seeds: tuple[SeedPeak, ...]
 
 
 @dataclass(frozen=True)

@@ -1,113 +1,26 @@
-"""The memory of a whole run: peaks over several orders of the clips, or of steps that are known."""
+"""The memory of a whole run, step by step."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.checks import ClipOrder, check_seconds, checked
-from .._core.declared import OVERHEAD_S, RowKind
-from .._core.records import from_json, to_json
-from .._core.render import Record, Shown, exact, plot
+from .._core.checks import check_seconds
+from .._core.declared import OVERHEAD_S
+from .._core.render import exact
 from ..errors import InvalidArgumentError
-from .memory_settings import MAX_BATCH, MemorySettings, Target, positive
+from .memory_settings import MemorySettings, Target, positive
 from .opened_trace import Table, fits_in, memory_table
-from .predict_records import BatchPeak, RunEstimateRecord, SeedPeak, Spread
+from .predict_records import BatchPeak
 from .step_sampler import cheapest
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from .opened_trace import OpenedTrace
     from .step_sampler import StepSampler
-
-
-_LOCAL = {"local": True}
-
-
-@dataclass(frozen=True, repr=False)
-class RunEstimate(Shown, RunEstimateRecord, kind="memory run"):
-    """Peaks in bytes over several orders of the clips.
-
-    ``out_of_memory`` is the share of orders that run out of it, 0 to 1; ``peak_device`` None without a GPU in mind.
-    """
-
-    model: str = field(default="", metadata=_LOCAL)
-    batch: int = field(default=1, metadata=_LOCAL)
-    clips: int = field(default=0, metadata=_LOCAL)
-    longest_s: float = field(default=0.0, metadata=_LOCAL)
-    row_kind: RowKind = field(default="clips", metadata=_LOCAL)
-    steps: int = field(default=0, metadata=_LOCAL)
-    order: ClipOrder = field(default="random", metadata=_LOCAL)
-    settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
-    target: Target = field(default=Target(), metadata=_LOCAL)
-
-    @classmethod
-    def read(cls, answer: dict[str, Any], factor: float, **local: Any) -> RunEstimate:
-        """From the library's answer, with its reserved memory corrected by a calibration's factor."""
-        run = dataclasses.replace(from_json(cls, answer), **local)
-        if factor == 1.0:
-            return run
-        context = run.target.context_bytes
-        alone, seeds = run.largest_batch_only, run.seeds
-        return dataclasses.replace(
-            run,
-            peak_reserved=_scaled(run.peak_reserved, factor),
-            peak_device=None if context is None else _scaled(run.peak_reserved, factor, context),
-            largest_batch_only=dataclasses.replace(alone, peak_reserved=round(alone.peak_reserved * factor)),
-            seeds=tuple(dataclasses.replace(s, peak_reserved=round(s.peak_reserved * factor)) for s in seeds),
-        )
-
-    def _shown(self) -> Record:
-        names = ("model", "batch", "clips", "longest_s", "steps", "order", "row_kind")
-        fields = {name: getattr(self, name) for name in names}
-        target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
-        return {**to_json(self), **fields, "settings_words": self.settings.words(), "target": target}
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; returns the axes."""
-        return plot("memory run", self._shown(), ax)
-
-
-def _scaled(peak: Spread, factor: float, offset: float = 0.0) -> Spread:
-    return Spread(peak.median * factor + offset, peak.p99 * factor + offset, peak.worst * factor + offset)
-
-
-def simulate_run(
-    memory: OpenedTrace,
-    seconds: Iterable[float],
-    batch: int,
-    *,
-    labels: Sequence[int] | None = None,
-    steps: int = 300,
-    seeds: int = 5,
-    order: ClipOrder = "random",
-) -> RunEstimate:
-    """The peaks of a whole run over clips of these durations, in ``seeds`` different orders.
-
-    Reserved memory depends on the order in which lengths come, so the answer is a median, a 99th percentile and a
-    worst case over the orders. ``order`` is ``"random"`` or ``"grouped"`` (batches of similar length, as the
-    Trainer's group_by_length makes them).
-    """
-    durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
-    if not durations:
-        raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")
-    request = {
-        **memory.run_request(positive("batch", batch, MAX_BATCH), durations, labels),
-        "accumulation": memory.settings.accumulation,
-        "steps": positive("steps", steps, 100_000),
-        "seeds": positive("seeds", seeds, 1_000),
-        "order": checked("order", order, ClipOrder),
-    }
-    answer = native.call("memory.run", request)
-    return RunEstimate.read(
-        answer, memory.factor, model=memory.name, batch=batch, clips=len(durations), longest_s=max(durations),
-        steps=steps, order=order, settings=memory.settings, target=memory.target, row_kind=memory.row_kind,
-    )  # fmt: skip
 
 
 Step = Sequence[int] | Sequence[Sequence[int]]
@@ -228,7 +141,6 @@ def simulate_steps(
 def _read(
     memory: OpenedTrace, answer: dict[str, Any], windows: list[list[_Micro]], seconds: list[float], limit: int | None
 ) -> StepsEstimate:
-    played = SeedPeak(**answer["seeds"][0])
     factor = memory.factor
 
     def used(mean: float | None) -> float | None:
@@ -239,13 +151,22 @@ def _read(
     audio = sum(seconds[clip] for micro in micros for clip in micro.clips)
     alone = BatchPeak(**answer["largest_batch_only"])
     return StepsEstimate(
-        model=memory.name, settings=memory.settings, target=memory.target, limit_bytes=limit, steps=len(windows),
-        micro_batches=len(micros), peak_allocated=played.peak_allocated,
-        peak_reserved=round(played.peak_reserved * factor), retries=played.retries, failed_steps=played.failed_steps,
-        first_failed_step=played.first_failed_step, use=used(played.mean_peak),
-        use_by_time=used(played.mean_peak_by_time), padding=max(0.0, 1 - audio / padded) if padded else 0.0,
+        model=memory.name,
+        settings=memory.settings,
+        target=memory.target,
+        limit_bytes=limit,
+        steps=len(windows),
+        micro_batches=len(micros),
+        peak_allocated=answer["peak_allocated"],
+        peak_reserved=round(answer["peak_reserved"] * factor),
+        retries=answer["retries"],
+        failed_steps=answer["failed_steps"],
+        first_failed_step=answer["first_failed_step"],
+        use=used(answer["mean_peak"]),
+        use_by_time=used(answer["mean_peak_by_time"]),
+        padding=max(0.0, 1 - audio / padded) if padded else 0.0,
         largest_alone=dataclasses.replace(alone, peak_reserved=round(alone.peak_reserved * factor)),
-    )  # fmt: skip
+    )
 
 
 def _endless(steps: Any) -> Iterator[Step]:

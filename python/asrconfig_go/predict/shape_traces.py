@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,6 @@ from ..errors import AsrConfigError
 Point = tuple[int, int, int]  # batch, length, labels
 
 _BATCHES = (2, 3, 5)  # of one length and one text, which prove formulas of the batch
-_RUNGS = 6  # lengths to which those of a run are rounded up
 _OTHER = 1009  # a batch that is never traced
 _SHAPE = ("batch", "length", "labels")
 _DECIDES = (*_SHAPE, "trace", "accumulation", "kind")  # of a request: which segments answer it
@@ -70,18 +68,6 @@ class ShapeTraces:
         for place in dict.fromkeys(point[1:] for point in wanted):
             self._traces.setdefault(place, []).append(trace)
         return trace
-
-    def for_a_run(self, batch: int, clips: Sequence[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
-        """A trace of batches of a few lengths, and the clips (length and labels) rounded up to these.
-
-        At each of the few lengths a batch has the longest text of the clips up to it.
-        """
-        shortest, longest = min(clips)[0], max(clips)[0]
-        rungs = [round(shortest * (longest / shortest) ** (step / _RUNGS)) for step in range(1, _RUNGS)] + [longest]
-        texts = [max((labels for length, labels in clips if length <= rung), default=0) for rung in rungs]
-        real = [self.real((batch, *place)) for place in zip(rungs, texts, strict=True)]
-        trace = self.several(real)
-        return trace, [real[bisect_left(rungs, length)][1:] for length, _ in clips]
 
     def largest(self, question: dict[str, Any]) -> list[int]:
         """The answer to ``memory.largest``, for which the shapes are traced that it asks for."""

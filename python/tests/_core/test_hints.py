@@ -48,7 +48,6 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("memory.replay", {"settings": "expandable_segment:True"}, "did you mean",
      {"settings": "expandable_segments:True"}),
     ("memory.replay", {"events": [-5]}, "free every storage once, after its allocation", {"events": [5, -1]}),
-    ("memory.run", {"order": "sorted"}, 'give "random" or "grouped"', {"order": "random"}),
     ("memory.sharding", {"precision": "int4"}, "choose fp32, fp16 or bf16", {"precision": "fp32"}),
     ("memory.sharding", {"strategy": "zero9"}, "zero3", {"strategy": "zero3"}),
     ("memory.simulate", {"accumulation": -1}, "the operation's arguments", {}),

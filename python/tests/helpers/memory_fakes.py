@@ -86,10 +86,7 @@ class FakeLibrary:
         fits = [max(0, min(most, int(room // (row["length"] / 16000 * PER_SECOND)))) for row in rows]
         return {"batches": list(accumulate(fits, min)), "by_batch": bool(more.get("by_batch")), "missing": None}
 
-    def run(self, **asked: Any) -> dict[str, Any]:
-        return self._known(**asked) if "windows" in asked else self._drawn(**asked)
-
-    def _known(self, windows: list[list[list[int]]], limit_bytes: int | None, **more: Any) -> dict[str, Any]:
+    def run(self, windows: list[list[list[int]]], limit_bytes: int | None, **more: Any) -> dict[str, Any]:
         """As if what a window reserves were given back before the next."""
         largest = max((micro for window in windows for micro in window), key=lambda micro: micro[0] * micro[1])
         peaks = [
@@ -99,25 +96,11 @@ class FakeLibrary:
         every = [peak for window in peaks for peak in window]
         alone = self.simulate(largest[0], largest[1], limit_bytes=None)
         names = ("peak_allocated", "peak_reserved")
-        row = {"seed": 0, "peak_allocated": max(every), "peak_reserved": round(max(every) * RESERVED), "retries": 0,
-               "failed_steps": len(failed), "first_failed_step": failed[0] if failed else None,
-               "micro_batches": len(every), "mean_peak": sum(every) / len(every),
-               "mean_peak_by_time": float(max(every))}  # fmt: skip
-        return {"seeds": [row], "largest_batch_only": {name: alone[name] for name in names}}
-
-    def _drawn(self, batch: int, lengths: list[int], seeds: int, **more: Any) -> dict[str, Any]:
-        whole = self.simulate(batch, max(lengths), **{**more, "limit_bytes": None})
-        rows = [
-            {"seed": n, "peak_allocated": whole["peak_allocated"], "peak_reserved": whole["peak_reserved"] + n,
-             "retries": 0, "failed_steps": int(n == 0), "first_failed_step": 0 if n == 0 else None,
-             "micro_batches": 3, "mean_peak": 1.0, "mean_peak_by_time": 1.0}
-            for n in range(seeds)
-        ]  # fmt: skip
-        peaks = {name: whole[name] for name in ("peak_allocated", "peak_reserved")}
-        spread = {name: {"median": peak, "p99": peak, "worst": peak} for name, peak in peaks.items()}
-        device = {"median": 1, "p99": 2, "worst": 3}
-        return {**spread, "peak_device": device, "retries": {"median": 0, "p99": 0, "worst": 0},
-                "out_of_memory": 1 / seeds, "largest_batch_only": peaks, "seeds": rows}  # fmt: skip
+        return {"peak_allocated": max(every), "peak_reserved": round(max(every) * RESERVED), "retries": 0,
+                "failed_steps": len(failed), "first_failed_step": failed[0] if failed else None,
+                "micro_batches": len(every), "mean_peak": sum(every) / len(every),
+                "mean_peak_by_time": float(max(every)),
+                "largest_batch_only": {name: alone[name] for name in names}}  # fmt: skip
 
 
 def answer(components: dict[str, int], limit: int | None, more: dict[str, Any]) -> dict[str, Any]:

@@ -120,20 +120,6 @@ def test_a_close_fit_says_that_the_context_is_known_roughly(traced: MemoryModel)
     assert "the CUDA context may take up to 0.59 GiB, and then it would not fit" in repr(close)
 
 
-def test_a_run_over_many_clips(traced: MemoryModel, library: FakeLibrary) -> None:
-    run = traced.simulate_run([2.0, 7.0, 3.0], batch=4, steps=50, seeds=4, order="grouped")
-    assert run.out_of_memory == 0.25
-    assert (run.batch, run.clips, run.longest_s, run.steps, run.order) == (4, 3, 7.0, 50, "grouped")
-    assert [s.failed_steps > 0 for s in run.seeds] == [True, False, False, False]
-    request = library.asked[-1][1]
-    assert request["lengths"] == [32_000, 112_000, 48_000]
-    assert request["labels"] == [30, 105, 45]
-    text = repr(run)
-    for part in ("3 clips up to 7.0 s, grouped order", "in 25% of them", "median", "p99", "worst", "batch alone"):
-        assert part in text
-    assert "<table>" in run._repr_html_()
-
-
 def test_steps_are_cut_as_the_guard_cuts_them(traced: MemoryModel, library: FakeLibrary) -> None:
     table = ((2.0, 3), (4.0, 2), (8.0, 1))
     durations = [1.0, 2.0, 3.0, 8.0, 1.5]
@@ -249,9 +235,6 @@ def test_a_calibration_corrects_reserved_memory(traced: MemoryModel) -> None:
     assert limit is not None
     at_most = traced.estimate(traced.largest_batch(10.0), 10.0)
     assert at_most.fits and at_most.peak_reserved <= limit
-    run = traced.simulate_run([10.0], batch=8)
-    assert run.peak_reserved.worst == pytest.approx(e.peak_reserved)
-    assert run.peak_device is not None and run.peak_device.worst == pytest.approx(e.peak_device)
 
 
 def test_a_stored_calibration_is_found_again(recorded: list[Recording]) -> None:
@@ -427,22 +410,6 @@ def test_wrong_questions_are_named(recorded: list[Recording], options: dict[str,
     with pytest.raises(AsrConfigError, match=message) as caught:
         estimate_memory(question.pop("model"), **question)
     assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seconds": []}, "seconds is empty"),
-        ({"seconds": [1.0, -2.0]}, r"seconds\[1\] = -2\.0"),
-        ({"labels": [1, 2]}, "2 labels for 1 clips"),
-        ({"steps": 0}, "steps = 0"),
-        ({"seeds": 0}, "seeds = 0"),
-        ({"order": "sorted"}, "order = 'sorted'"),
-    ],
-)
-def test_wrong_runs_are_named(traced: MemoryModel, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        traced.simulate_run(**{"seconds": [1.0], "batch": 1, **options})
 
 
 def test_own_batches_must_be_a_function(recorded: list[Recording]) -> None:

@@ -88,16 +88,6 @@ def test_plot_draws_components_reserved_limit_and_phases(estimate: MemoryEstimat
     pyplot.close("all")
 
 
-def test_plot_of_a_run(traced: MemoryModel) -> None:
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    axes = traced.simulate_run([3.0, 2.0], batch=2, seeds=3).plot()
-    assert [list(line.get_xdata()) for line in axes.lines[:2]] == [[1, 2, 3]] * 2
-    pyplot.close("all")
-
-
 def test_plot_says_what_it_needs(
     traced: MemoryModel, estimate: MemoryEstimate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

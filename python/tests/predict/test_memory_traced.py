@@ -259,15 +259,6 @@ def test_unknown_optimizers_are_named(config: Any) -> None:
         assert "adamw_torch" in str(caught.value)
 
 
-def test_a_run_is_never_cheaper_than_its_longest_batch(traced: ac.MemoryModel) -> None:
-    run = traced.simulate_run([1.0 + 0.1 * n for n in range(40)], batch=4, steps=20, seeds=3)
-    assert len(run.seeds) == 3
-    assert run.out_of_memory == 0
-    assert run.peak_allocated.median <= run.peak_allocated.p99 <= run.peak_allocated.worst
-    assert run.peak_reserved.worst >= run.largest_batch_only.peak_allocated * 0.5
-    assert "20 steps in 3 orders" in repr(run)
-
-
 def test_steps_of_unequal_micro_batches(config: Any) -> None:
     with ac.MemoryModel.trace(config, accumulation=3, precision="fp32", cache=False, progress=False) as memory:
         durations = [1.0 + 0.1 * n for n in range(60)]

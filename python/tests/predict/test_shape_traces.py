@@ -151,11 +151,3 @@ def test_nothing_is_traced_where_only_formulas_may_answer(recordings: list[Any])
         memory.estimate(4, 10.0, 50)
     assert recordings == [None]
     assert memory.estimate(4, 10.0, 50).fits
-
-
-def test_a_run_is_simulated_at_a_few_lengths(recordings: list[Any]) -> None:
-    seconds, labels = [1.0 + 0.5 * i for i in range(16)], [10 + 5 * i for i in range(16)]
-    run = traced(Chunked()).simulate_run(seconds, 2, labels=labels, steps=8, seeds=2)
-    assert len(recordings) == 2
-    longest = reserved(Chunked(), 2, max(seconds), max(labels))
-    assert longest == run.largest_batch_only.peak_reserved <= run.peak_reserved.worst
