@@ -78,7 +78,7 @@ class AddNoise:
     """
 
     snr_db: tuple[float, float] = (5.0, 30.0)
-    noises: Sequence[Any] | None = None
+    noises: Sequence[Any] | None = field(default=None, repr=False)
     probability: float = 1.0
 
     def __post_init__(self) -> None:
@@ -199,7 +199,7 @@ class Reverberation:
     Needs scipy. Raises ``InvalidArgumentError`` for no impulses or silent ones, and a ``probability`` outside 0 to 1.
     """
 
-    impulses: Sequence[Any]
+    impulses: Sequence[Any] = field(repr=False)
     probability: float = 1.0
     _rooms: tuple[BlockConvolution, ...] = field(init=False, repr=False)
 

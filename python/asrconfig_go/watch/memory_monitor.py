@@ -7,7 +7,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from .._core import native
@@ -15,6 +14,7 @@ from .._core._layout import NO_MONITOR, STEP_KINDS, GPUStats, Stats, Step
 from .._core.checks import checked
 from .._core.declared import StepKind
 from .._core.defaults import INTERVAL_MS
+from .._core.files import user_path
 from .._core.records import from_json
 from ..errors import AsrConfigError, ForkedProcessError, LibraryError
 from .telemetry import Counters, GPUMemory, MemorySnapshot, RunLog, TorchCounters
@@ -181,11 +181,11 @@ class MemoryMonitor:
         return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run log to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
+        """Write the run log to a file for ``report``; also after the stop. The file is there whole or not at all.
 
         Raises ``NotFoundError`` where it cannot be written.
         """
-        self._ask("monitor.save", path=str(Path(path).absolute()))
+        self._ask("monitor.save", path=str(user_path(path, "run log").absolute()))
 
     def history(self, max_points: int = 0) -> MemoryHistory:
         """All that is kept, in at most ``max_points`` points (0: as many as there are). Not after the stop."""

@@ -175,3 +175,8 @@ def test_files_as_impulses_and_noises() -> None:
     path = min(CLIPS.glob("*.mp3"))
     for change in (Reverberation([path]), AddNoise(noises=[{"path": str(path), "bytes": None}])):
         assert not np.array_equal(change(*padded(clips()), seeded())[0], padded(clips())[0])
+
+
+def test_a_repr_holds_no_samples() -> None:
+    assert repr(Reverberation.made(probability=0.5)) == "Reverberation(probability=0.5)"
+    assert "array" not in repr(AddNoise(noises=[np.ones(9)]))
