@@ -20,7 +20,7 @@ from .._core.records import from_json, to_json
 from ..errors import AsrConfigError
 from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile
 from ..predict.memory_model import MemoryModel
-from ..predict.memory_settings import MAX_BATCH, calibration_file, positive, write_calibration
+from ..predict.memory_settings import MAX_ACCUMULATION, MAX_BATCH, calibration_file, positive, write_calibration
 from ..predict.model_profile import ModelProfile, profile_model
 from ..trace.model import Model
 from .plan_options import EvaluationOptions, EvaluationSettings
@@ -150,6 +150,7 @@ def _request(model: object, *, gpu_profile: str | os.PathLike[str] | None, **set
     """A model and how it trains, as ``timing.step`` and ``timing.run`` take it, with what its recorded step runs."""
     request = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
     request["precision"] = request["precision"] or usual_precision(request["gpu"])
+    positive("accumulation", request["accumulation"], MAX_ACCUMULATION)
     request["kernel_profile"] = None if gpu_profile is None else read_kernel_profile(gpu_profile)
     request["kernel_profiles"] = known_kernel_profiles()
     shape = positive("batch", request["batch"], MAX_BATCH), check_seconds("seconds", request["seconds"])

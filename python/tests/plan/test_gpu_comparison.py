@@ -135,6 +135,8 @@ def test_a_whole_run() -> None:
         ac.estimate_run_time("whisper-small", "T4", steps=1, num_beams=0, **shape)
     with pytest.raises(InvalidArgumentError, match="not finite"):
         ac.estimate_run_time("whisper-small", "T4", steps=1, max_eval_share=float("nan"), **shape)
+    with pytest.raises(InvalidArgumentError, match="accumulation = -1"):
+        ac.estimate_run_time("whisper-small", "T4", steps=1, **(shape | {"accumulation": -1}))
 
 
 def test_comparisons_take_the_options_of_evaluations() -> None:
