@@ -111,11 +111,6 @@ class Window:
         """The position of a batch among those that the loader has delivered, -1 for the newest; None if unknown."""
         return next((i - self.planned for i, other in enumerate(self.calls) if other is call), None)
 
-    @property
-    def is_one_whole_batch(self) -> bool:
-        """Whether it is a single batch, of which no clip was left out."""
-        return self.planned <= 1 and self.calls[-1].rows is None
-
     def take_out(self, call: Call, row: int) -> Any:
         """Leave the clip in ``row`` of a batch out, and return it as a batch of one."""
         clip = call.take_out(row)

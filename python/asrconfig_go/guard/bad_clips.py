@@ -77,7 +77,7 @@ class BadClips:
             self.check(call)
         except InfeasiblePlanError as error:
             piece = self.engine.attempts.piece()
-            if piece is not None and piece.is_one_clip:
+            if piece is not None and piece.samples == 1 and not (piece.cannot_split or piece.of_replacement):
                 self.does_not_fit(call, "raised", error)
             raise
 

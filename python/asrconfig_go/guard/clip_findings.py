@@ -43,7 +43,7 @@ _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
 _SILENT = 1e-6  # largest difference between two samples
 _LONGEST = 500  # characters
-_SHORTER = "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU"
+SHORTER_CLIPS = "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU"
 _MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
 
@@ -327,11 +327,4 @@ class OversizedClips:
             self._window.leave_out(-sum(self._rule.count(part) for part in made))
             call.replacements = (*call.replacements, *made)
         elif self._window.is_empty:
-            raise InfeasiblePlanError("every clip of an optimizer step is too long for the GPU", _SHORTER)
-
-
-def every_clip_left_out() -> InfeasiblePlanError:
-    """Nothing is left of an optimizer step, in any process."""
-    return InfeasiblePlanError(
-        "every clip of an optimizer step, in all processes, was left out: too long for the GPU, or bad", _SHORTER
-    )
+            raise InfeasiblePlanError("every clip of an optimizer step is too long for the GPU", SHORTER_CLIPS)

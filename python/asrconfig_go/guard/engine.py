@@ -17,8 +17,9 @@ from .._core.batches import batch_size
 from .._core.output import listed
 from .._core.padding import padded_for_masks
 from .._core.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
+from ..errors import InfeasiblePlanError
 from .accumulation_window import Replay, Splitting, Window, is_too_large
-from .clip_findings import OversizedClips, every_clip_left_out
+from .clip_findings import SHORTER_CLIPS, OversizedClips
 from .guard_options import GuardOptions
 from .loop import Batch, Call, Loop, UnfitStepError
 from .loss_rule import LossRule
@@ -198,8 +199,8 @@ class Engine:
 
     def _is_weighted(self) -> bool:
         """Whether every batch of this window is weighted by its share of the window."""
-        if self.window.is_one_whole_batch and self._processes == 1:
-            return False
+        if self.window.planned <= 1 and self.window.calls[-1].rows is None and self._processes == 1:
+            return False  # a single batch, of which no clip was left out
         return self._weights_windows and self.rule.is_certain
 
     def replay_window(self, call: Call) -> Any:
@@ -373,7 +374,10 @@ class Engine:
         if float(left_out) and self.rule.is_certain and self.rule.name != "sum":
             total = float(self._total(self.window.calls[-1]))
             if float(left_out) >= total:
-                raise every_clip_left_out()
+                raise InfeasiblePlanError(
+                    "every clip of an optimizer step, in all processes, was left out: too long for the GPU, or bad",
+                    SHORTER_CLIPS,
+                )
             factor = total / (total - float(left_out))
             for p in self.loop.parameters():
                 if p.grad is not None:

@@ -1,25 +1,43 @@
-"""``Guard``: recovers the training of one Trainer from out-of-memory errors."""
+"""``Guard``: recovers the training of one Trainer from out-of-memory errors.
+
+It connects the parts: the ``Engine`` recovers training steps, and ``Evaluation`` the batches of an evaluation. Files
+are written only after errors, into ``output_dir``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
+from .._core.batches import batch_size, extent
 from .._core.checks import check_keywords
-from .._core.output import SHOWN, first_of
+from .._core.out_of_memory import add_note
+from .._core.output import SHOWN, first_of, listed
+from .._core.random_state import cpu_generators_kept
 from .._core.render import plural
-from .._core.training_session import attached, session_of
+from .._core.training_session import attached, cannot_retry, session_of
 from ..errors import InvalidArgumentError
-from .bad_clips import Guarded
-from .guard_options import GuardOptions, GuardSettings
-from .guarded_trainer import GuardedTrainer
+from .bad_clips import BadClips, Guarded
+from .engine import Engine
+from .evaluation import Evaluation, saving
+from .guard_options import GuardOptions, GuardSettings, caveats, check_trainer, check_windows
+from .loading import ClipRows, Loading
+from .loop import Batch, Call
+from .loss_rule import LossRule
+from .micro_batches import Attempts, Budget, MemoryBudget
+from .optimizer_step import OptimizerSteps
+from .process_group import ProcessGroup
+from .trainer_loop import TrainerLoop, labels_name
+from .training_report import write_state
 
 if TYPE_CHECKING:
+    import torch
     from transformers import Trainer
     from typing_extensions import Unpack
 
     from ..predict.worst_batch import PreflightReport
+    from .oom_snapshots import OomSnapshots
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -68,26 +86,57 @@ class Guard(Guarded):
 
     Attributes:
         budgets: The limits of micro-batches, in ``"training"`` and in ``"evaluation"``.
+        preflight: What was tried before the first step; None where nothing was.
     """
 
     def __init__(self, trainer: Trainer, **options: Unpack[GuardSettings]) -> None:
         check_keywords(options, GuardSettings.__annotations__, "Guard")
-        self.trainer = trainer
-        self._guarded = GuardedTrainer(trainer, GuardOptions(**options))
-        super().__init__(self._guarded.bad)
-        self.budgets = self._guarded.budgets
+        self.trainer, self._options = trainer, GuardOptions(**options)
+        check_trainer(trainer)
+        chosen = self._options
+        limits = chosen.micro_batch, chosen.overhead_s, chosen.host_s
+        training = Budget(*limits)
+        if chosen.memory is not None:
+            training = MemoryBudget(chosen.memory, chosen.memory_limit_bytes, *limits)
+        self._ranks = ProcessGroup(trainer)
+        rule = LossRule(labels_name(trainer), chosen.rule)
+        loop = self._loop = TrainerLoop(trainer, self._ranks, rule)
+        loop.notes = caveats(trainer)
+        attempts = Attempts(
+            chosen.halvings, lambda: loop.step_number, lambda error: self._loading.ran_short(error), self._snapshot,
+            self._save_after_lost_gpu,
+        )  # fmt: skip
+        self._loading = Loading(trainer, attempts.note)
+        self._rows = ClipRows(trainer, lambda: self._loading.delivered)
+        engine = Engine(loop, rule, training, attempts, chosen, processes=self._ranks.size)
+        super().__init__(BadClips(engine, chosen.bad_clips, self._rows))
+        self._window = engine.window
+        self._evaluation = Evaluation(trainer, engine, self._ranks, self._bad)
+        self._optimizer = OptimizerSteps(attempts)
+        self._snapshots: OomSnapshots | None = None
         self._undo: list[Callable[[], None]] = []
+        self.budgets: dict[str, Budget] = {"training": training, "evaluation": self._evaluation.budget}
+        self.preflight: PreflightReport | None = None
+        self._look_up_rule()
 
     def attach(self) -> Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
             from ..audio.collators import make_readable
 
-            trainer, guarded = self.trainer, self._guarded
+            trainer = self.trainer
             make_readable(trainer)  # stays: nothing here could read its datasets as they were
-            self._wrapped = guarded.methods()
-            self._undo = [session_of(trainer).add("guard", self, {**self._wrapped, **guarded.followed_events()})]
-            self._undo += guarded.undo()
+            self._wrapped: dict[str, Callable[..., Any]] = {
+                "prediction_step": self._evaluation.prediction_step,
+                "training_step": self._training_step,
+                "get_batch_samples": self._fetching_with_retries(trainer.get_batch_samples),
+                "evaluation_loop": self._evaluation.evaluation_loop,
+                "_save_checkpoint": saving(trainer, self._engine.attempts),
+            }
+            self._undo = [
+                session_of(trainer).add("guard", self, {**self._wrapped, **self._followed_events()}),
+                self._evaluation.remove, self._rows.remove, self.release,
+            ]  # fmt: skip
             for text in self.notes:
                 logger.warning(text)
         return self
@@ -111,7 +160,176 @@ class Guard(Guarded):
 
     def release(self) -> None:
         """Release what a failed attempt to train holds; the next one is followed when it begins."""
-        self._guarded.release()
+        self._optimizer.remove()
+        self._bad.remove()
+        self._bad.norms.remove()
+        self._engine.begin()
+        if self._snapshots is not None:
+            self._snapshots.end()
+
+    def _followed_events(self) -> dict[str, Callable[..., Any]]:
+        """Methods to put in place of the callback handler's, by name: each calls all callbacks, and then the guard."""
+        handler = self.trainer.callback_handler
+
+        def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
+            def event_and_act(*args: object, **kwargs: object) -> Any:
+                control = event(*args, **kwargs)
+                act()
+                return control
+
+            return event_and_act
+
+        return {
+            "callback_handler.on_train_begin": followed(handler.on_train_begin, self._training_begins),
+            "callback_handler.on_epoch_begin": followed(handler.on_epoch_begin, self._epoch_begins),
+            "callback_handler.on_train_end": followed(handler.on_train_end, self._training_ends),
+        }
+
+    def _training_begins(self) -> None:
+        """Called when a training begins, after the Trainer has made its optimizer and wrapped its model.
+
+        Raises ``InvalidArgumentError`` where an option requires a known loss, and errors of the pre-flight check.
+        """
+        if self._options.oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
+            from .oom_snapshots import OomSnapshots
+
+            self._snapshots = self._snapshots or OomSnapshots(self.trainer, self._options.oom_snapshot, self._predicted)
+            self._snapshots.begin()
+        self._optimizer.follow(self.trainer.optimizer, self.trainer)
+        self._bad.norms.follow(self.trainer)
+        self._engine.begin()
+        self._bad.begin()
+        self._evaluation.begin()
+        self._look_up_rule()
+        self._loop.say(check_windows(self.trainer, self._ranks.size))
+        if self._options.preflight and not self._engine.splitting.is_shared:
+            from ..predict.worst_batch import preflight
+
+            trainer, longest = self.trainer, self._options.preflight
+            seconds = None if longest is True else float(longest)
+            with self._ranks.joined():
+                self.preflight = preflight(trainer, self._rehearse, optimizer=trainer.optimizer, seconds=seconds)
+
+    def _look_up_rule(self) -> None:
+        """Look up the loss in the table. Where it is unknown, log the consequences, or raise if an option needs it."""
+        self._engine.splitting.is_shared = cannot_retry(self.trainer)
+        self._loop.look_up_rule(self._options.micro_batch, self.budgets["training"].is_limited)
+
+    def _epoch_begins(self) -> None:
+        self._bad.step_ended()
+        self._loading.epoch_begins()
+        self._rows.epoch_begins()
+        self._engine.rule.ask_again()
+
+    def _training_ends(self) -> None:
+        self._bad.step_ended()
+        self._window.begin(())
+
+    def _fetching_with_retries(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A ``get_batch_samples`` that calls ``original`` with retries, and begins an accumulation window."""
+        alone, ranks = self._ranks.alone, self._ranks
+
+        def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
+            if self._bad.norms.newest is not None:
+                self._bad.step_ended()
+            fetched = self._loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
+            self._window.begin(fetched[0])
+            if not alone and self._engine.rule.is_certain:
+                self._loop.items = fetched[1]
+                self._window.total = ranks.summed(self._engine.count(fetched[0]))
+            return fetched
+
+        return get_batch_samples
+
+    def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
+        """Compute one batch with retries; after the window's last one, combine and scale the gradients."""
+        alone, window, is_shared = self._ranks.alone, self._window, self._engine.splitting.is_shared
+        if not window.planned:  # a user has called it, outside of the Trainer's loop
+            return self._loop.train_step(model, inputs, *args, **kwargs)
+        self._loop.items = args[0] if args else kwargs.get("num_items_in_batch")
+        inner = model if alone or is_shared else self._ranks.inner(model)
+        call = window.add(inputs, (inner, args, kwargs))
+        try:
+            if is_shared:  # it cannot be retried, and is weighted as it would be
+                return self._engine.run_once(call)
+            self._bad.compute(call)
+        except Exception as error:
+            if is_shared and (saved := self._snapshot("training", error)):
+                add_note(error, f"memory snapshot in {saved}")
+            if not is_shared:
+                self._ranks.failed(error)
+            raise
+        call.reported = call.loss
+        if len(window.calls) < window.planned:
+            return call.loss
+        if alone and window.left_out is None and not self._engine.budget.has_failed:
+            return call.loss
+        return self._finish(model, inner, call)
+
+    def _finish(self, model: torch.nn.Module, inner: torch.nn.Module, call: Call) -> Any:
+        """Average the gradients over ranks, scale them for left-out clips, and return the loss to report."""
+        left_out = self._window.left_out or 0
+        if not self._ranks.alone:
+            left_out = self._ranks.average(list(inner.parameters()), left_out)
+            self._ranks.share_buffers(model)
+        factor = self._engine.finish(left_out)
+        if factor != 1.0:  # the Trainer adds up the losses, and got those of earlier batches without the factor
+            calls = self._window.calls
+            call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
+        return call.reported
+
+    def _rehearse(self, place: str, batch: Batch) -> int:
+        """Compute a batch in ever smaller micro-batches until it fits, for the pre-flight check.
+
+        Only the budget is changed: weights, gradients, random numbers and statistics are left as they were.
+
+        Args:
+            place: ``"training"`` or ``"evaluation"``: what is computed of the batch.
+            batch: The batch. No gradients may exist yet.
+
+        Returns:
+            The clips of a micro-batch that fits.
+        """
+        model = self._ranks.inner(self.trainer.model_wrapped)
+        with cpu_generators_kept():
+            if place == "training":
+                self._engine.rehearse(batch, (model, (), {}))
+                self._engine.left_out.count = 0
+            else:
+                model.eval()
+                self._evaluation.prediction_step(model, batch, prediction_loss_only=False)
+                model.train()
+        return self.budgets[place].size(extent(batch), batch_size(batch))
+
+    def _snapshot(self, place: str, error: BaseException) -> str:
+        """Write a memory snapshot of the GPU.
+
+        Args:
+            place: What was computed: ``"training"``, ``"evaluation"``, ``"optimizer"`` or ``"saving"``.
+            error: The out-of-memory error.
+
+        Returns:
+            The file's path; empty where snapshots are off.
+        """
+        return self._snapshots.take(place, error) if self._snapshots else ""
+
+    def _predicted(self, place: str) -> tuple[float, dict[str, Any]] | None:
+        """The predicted memory of the micro-batch that was computed last: see ``Budget.prediction``."""
+        piece = self._engine.attempts.piece()
+        if piece is None or place == "saving":
+            return None
+        kind = "train"
+        if place == "evaluation":
+            kind = "generate" if getattr(self.trainer.args, "predict_with_generate", False) else "evaluate"
+        return self.budgets["training"].prediction(piece, kind)
+
+    def _save_after_lost_gpu(self, error: Exception) -> str:
+        """Save what can be saved after ``error`` has destroyed the CUDA context; returns a sentence that says where."""
+        calls = self._window.calls
+        newest = -1 if not calls else self._window.loader_position(calls[-1])
+        rows = self._rows.of(newest, None, batch_size(calls[-1].inputs)) if calls and newest is not None else None
+        where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
+        return where + write_state(self.trainer, self._engine.attempts.events, error)
 
     # What is known of the training.
 
@@ -134,11 +352,6 @@ class Guard(Guarded):
     def bad_clips(self) -> int:
         """Clips that were left out because of an error, or as loss or gradient was not finite, each time they came."""
         return self._bad.count
-
-    @property
-    def preflight(self) -> PreflightReport | None:
-        """What was tried before the first step, if it was."""
-        return self._guarded.preflight
 
     def __repr__(self) -> str:
         rule = f"the loss divides by {self.rule}; " if self.rule else ""

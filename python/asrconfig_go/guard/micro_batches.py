@@ -226,11 +226,6 @@ class Piece:
     hint: str = ""
     """What the user can do so that it can be made smaller."""
 
-    @property
-    def is_one_clip(self) -> bool:
-        """Whether it is a single clip of a batch that the loop has."""
-        return self.samples == 1 and not self.cannot_split and not self.of_replacement
-
 
 @dataclass(kw_only=True)
 class Step:

@@ -51,15 +51,10 @@ class OwnLoop(Loop):
         output: Path | None,
     ) -> None:  # fmt: skip
         self._wrapped, self.optimizer, self._loss_fn = model, optimizer, loss_fn
-        self._scaler, self._scheduler, self._accelerator = scaler, scheduler, accelerator
+        self._scaler, self._scheduler, self.accelerator = scaler, scheduler, accelerator
         self.model = model if accelerator is None else accelerator.unwrap_model(model)
         self.accumulation, self._max_grad_norm, self.labels, self.output = accumulation, max_grad_norm, labels, output
         self._needs_autocast = False
-
-    def is_complete(self, batches: int) -> bool:
-        """Whether so many batches make up an optimizer step."""
-        accelerator = self._accelerator
-        return batches >= self.accumulation if accelerator is None else bool(accelerator.sync_gradients)
 
     def roots(self) -> Mapping[str, Any]:
         """The model and what the loss function holds."""
@@ -70,8 +65,8 @@ class OwnLoop(Loop):
         loss = self.loss(call, part)
         check_gradient(loss)
         share = loss if weight is None else loss * factor(weight, loss)
-        if self._accelerator is not None:
-            self._accelerator.backward(share)  # divides by its own accumulation steps
+        if self.accelerator is not None:
+            self.accelerator.backward(share)  # divides by its own accumulation steps
         else:
             share = share / self.accumulation
             (share if self._scaler is None else self._scaler.scale(share)).backward()
@@ -141,8 +136,8 @@ class OwnLoop(Loop):
     def _clip(self, norm: float) -> Any:
         own = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
         parameters = [p for p in self.parameters() if id(p) in own]
-        if self._accelerator is not None:
-            return self._accelerator.clip_grad_norm_(parameters, norm)
+        if self.accelerator is not None:
+            return self.accelerator.clip_grad_norm_(parameters, norm)
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
         return torch.nn.utils.clip_grad_norm_(parameters, norm)
@@ -219,10 +214,6 @@ class GuardedStep(Guarded):
 
     def _add(self, batch: Batch) -> Call:
         window, loop, rule = self._engine.window, self._loop, self._engine.rule
-        if batch is None or isinstance(batch, Iterator):
-            raise InvalidArgumentError(
-                f"a batch of type {type(batch).__name__} cannot be computed again", "pass what the loader returns"
-            )
         if rule.is_given and str(rule.name).endswith("token_mean") and loop.labels not in entries(batch):
             raise InvalidArgumentError(
                 f"rule = {rule.name!r} counts the labels of a batch, which has no entry {loop.labels!r}",
@@ -233,8 +224,9 @@ class GuardedStep(Guarded):
             window.begin([batch])
             self._is_over = False
         call = window.add(batch)
-        is_complete = loop.is_complete(len(window.calls))
-        window.planned = len(window.calls) if is_complete else max(loop.accumulation, len(window.calls) + 1)
+        batches, accelerator = len(window.calls), loop.accelerator
+        is_complete = batches >= loop.accumulation if accelerator is None else bool(accelerator.sync_gradients)
+        window.planned = batches if is_complete else max(loop.accumulation, batches + 1)
         return call
 
     def _take_step(self) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .._core.batches import batch_size
-from .._core.training_session import override, replace_method
+from .._core.training_session import attached, override, replace_method
 from ..errors import InvalidArgumentError
 from ..predict.probe import changed_tensors, tensor_sums
 from .loop import Batch, Call, Loop, UnfitStepError, Weight
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 
-RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'
+_RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'
 _STEPS = "current_gradient_accumulation_steps"
 
 
@@ -110,6 +110,31 @@ class TrainerLoop(Loop):
             return f"weights of {model} have hooks that run in backward"
         return f"the loss of {model} is not in the table of known losses"
 
+    def look_up_rule(self, micro_batch: int | None, is_limited: bool) -> None:
+        """Look up the loss in the table; where it is unknown, say what follows, also from limits of batches.
+
+        Raises ``InvalidArgumentError`` where a ``micro_batch`` is given, or unequal shares, which need a known loss.
+        """
+        self._rule.begin(self.table_loss())
+        self._rule.has_hooks = self.has_hooks()
+        if self._rule.is_certain:
+            return
+        reason = self.unknown_reason()
+        if not getattr(attached(self.trainer, "batches"), "even", True):
+            raise InvalidArgumentError(
+                f"processes with unequal shares of a step would not train as with even ones: {reason}",
+                "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
+            )
+        if micro_batch is not None:
+            problem = f"micro_batch = {micro_batch} requires to know what the loss divides by: {reason}"
+            raise InvalidArgumentError(problem, _RULE_HINT)
+        consequences = ["batches are not split before memory runs out"] * is_limited
+        accumulation = self.trainer.args.gradient_accumulation_steps
+        if accumulation > 1 and self.trainer.model_accepts_loss_kwargs:  # then the Trainer does not divide the loss
+            consequences.append(f"gradients may be up to {accumulation} times too large (transformers issue 47688)")
+        if consequences:
+            self.say(f"{', and '.join(consequences)}: {reason}; {_RULE_HINT}")
+
     def roots(self) -> Mapping[str, Any]:
         """The Trainer, its model, and what else of the user's it calls."""
         trainer = self.trainer
@@ -183,7 +208,7 @@ class TrainerLoop(Loop):
     def loss(self, call: Call, part: Batch) -> Any:
         """By ``compute_loss``."""
         model, args, kwargs = call.arguments
-        trainer, items = self.trainer, items_of(args, kwargs)
+        trainer, items = self.trainer, args[0] if args else kwargs.get("num_items_in_batch")
         with trainer.compute_loss_context_manager():
             inputs = trainer._prepare_inputs(part)
             return _one_number(trainer, trainer.compute_loss(model, inputs, num_items_in_batch=items))
@@ -243,11 +268,6 @@ def _overrides(trainer: Trainer, name: str, method: Callable[..., object] | None
     while hasattr(own, "__wrapped__") and own.__globals__["__name__"].startswith("asrconfig_go."):
         own = own.__wrapped__
     return getattr(own, "__func__", own) is not getattr(Trainer, name)
-
-
-def items_of(args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
-    """What the Trainer passes as ``num_items_in_batch``."""
-    return args[0] if args else kwargs.get("num_items_in_batch")
 
 
 def labels_name(trainer: Trainer) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import traceback
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._core.files import read_object
+from .._core.files import read_object, write_whole
 from .._core.output import first_of, listed, shortened
 from .._core.records import from_file
 from .._core.render import box, plural, visible
 from ..predict.predict_records import HeldRow, PredictedMoment
 
+if TYPE_CHECKING:
+    from transformers import Trainer
+
+_FAILURE_FILE = "asrconfig-failure.json"
 _TEXT_LENGTH = 60  # characters of a text
 _LONGEST = 200  # of a path or an error
 _CLIPS = 5  # of a batch that are listed
@@ -58,6 +64,34 @@ class GuardEvent:
         snapshot = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
         lost = f"; {self.lost}" if self.not_restored else ""
         return f"step {self.global_step} ({self.place}): {action} after {self.error}{snapshot}{lost}"
+
+
+def write_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
+    """Write the Trainer's state to ``output_dir``; returns a sentence with the file and the last checkpoint.
+
+    Weights and the optimizer's state are on the GPU: reading them would fail or hang. The Trainer's state and log are
+    in host memory. An error of writing is reported in the sentence, as ``error`` is about to be raised.
+    """
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = Path(trainer.args.output_dir)
+    state = trainer.state
+    record = {
+        "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
+        "global_step": state.global_step,
+        "epoch": state.epoch,
+        "max_steps": state.max_steps,
+        "log_history": state.log_history,
+        "events": [asdict(event) for event in events],
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / _FAILURE_FILE, json.dumps(record, indent=1, default=str).encode())
+        last = get_last_checkpoint(str(folder))
+    except OSError as failed:
+        return f"cannot write the state of the training: {failed}"
+    advice = f"continue from {last}" if last else "there is no checkpoint to continue from"
+    return f"the log is in {folder / _FAILURE_FILE}; {advice}"
 
 
 @dataclass(frozen=True)

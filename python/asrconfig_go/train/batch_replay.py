@@ -221,7 +221,9 @@ def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device:
     clips = []
     for clip, (number, i), result, out in zip(saved.clips, places, results, standing_out(results), strict=True):
         fails = not result.finite and not result.error
-        others = replays.in_other_precisions(number, batches[number], i) if fails else {}
+        part = piece(batches[number], i, i + 1)
+        exacter = _EXACTER[precision] if fails else ()
+        others: dict[str, float | None] = {p: replays.run(number, part, precision=p).loss for p in exacter}
         clips.append(ReplayedClip(clip=clip, **vars(result), others=others, stands_out=out))
     as_collated = tuple(replays.run(number, batch) for number, batch in enumerate(batches))
     return BatchReplay(str(folder), saved, weights, str(on), precision, training, tuple(clips), as_collated)
@@ -281,11 +283,6 @@ class Replays:
             unpadded = [self.run(number, part, training) for part in trimmed_clips(batch, parts, self._model)]
             return unpadded if any(clip.error for clip in unpadded) else padded
         return padded
-
-    def in_other_precisions(self, number: int, batch: dict[str, Any], i: int) -> dict[str, float | None]:
-        """The loss of clip ``i`` in the precisions that reach further than the training's."""
-        others = _EXACTER[self._precision]
-        return {other: self.run(number, piece(batch, i, i + 1), False, other).loss for other in others}
 
     def run(
         self, number: int, part: dict[str, Any], training: bool = False, precision: Precision | None = None

@@ -15,7 +15,7 @@ from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
 from .._core.output import listed
 from .._core.training_session import sharded, single_process
-from ..errors import AsrConfigError, InfeasiblePlanError, LibraryError, StorageError
+from ..errors import AsrConfigError, InfeasiblePlanError, StorageError
 from ..guard.micro_batches import Retries
 from ..guard.training_report import Restart, TrainingReport
 from .checkpoints import disk_errors_explained, saved_so_far
@@ -206,21 +206,17 @@ class GuardedTraining:
         """How to continue; None when ``error``, now with a note, must be raised."""
         if isinstance(error, AsrConfigError):
             return None  # the guard's last word
-        try:
-            diagnosis = classify(error)
-            if diagnosis["class"] not in ("gpu_oom", "maybe"):
-                if diagnosis["class"] != "other":
-                    add_note(error, diagnosis["advice"])
-                return None
-            names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
-            place = "training" if names.isdisjoint(_EVALUATION) else "evaluation"
-            if place == "training" and self._guard is not None and self._guard.unfit:
-                return None  # no micro-batch would be smaller; the guard has said why
-            before = self._limit(place)
-            decided = self._retries.next(diagnosis["class"], place, before)
-        except LibraryError as unavailable:
-            add_note(error, f"no recovery was tried: {unavailable}")
+        diagnosis = classify(error)
+        if diagnosis["class"] not in ("gpu_oom", "maybe"):
+            if diagnosis["class"] != "other":
+                add_note(error, diagnosis["advice"])
             return None
+        names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+        place = "training" if names.isdisjoint(_EVALUATION) else "evaluation"
+        if place == "training" and self._guard is not None and self._guard.unfit:
+            return None  # no micro-batch would be smaller; the guard has said why
+        before = self._limit(place)
+        decided = self._retries.next(diagnosis["class"], place, before)
         if decided["action"] == "raise":
             add_note(error, decided["reason"])
             return None

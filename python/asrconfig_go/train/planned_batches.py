@@ -204,11 +204,15 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
 
     def get_train_sampler(*args: object) -> Sampler | None:
         dataset = args[0] if args else trainer.train_dataset
-        rows_to_group = open_source(dataset).length if _groups_by_length(trainer.args) else None
+        rows_to_group = open_source(dataset).length if groups_by_length(trainer.args) else None
         if rows_to_group is None:
             return make_train_sampler(*args)
         # The Trainer may have removed the column from what it loads, as the model does not take it.
-        lengths = _stored_lengths(trainer, trainer.train_dataset) or _measured_lengths(rows_to_group, config, durations)
+        lengths = _stored_lengths(trainer, trainer.train_dataset)
+        if not lengths:  # the measured ones, as ``add_durations`` writes them
+            zeroed = array("d", (0.0 if math.isnan(s) else s for s in durations))
+            seconds = durations_of_set(rows_to_group, config, zeroed)
+            lengths = None if seconds is None else lengths_of(seconds)
         if lengths is not None:
             return _sampler_by_lengths(trainer, lengths, lambda column: make_train_sampler(*(column for _ in args)))
         try:
@@ -224,7 +228,7 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
 
     def get_eval_sampler(dataset: Dataset) -> Sampler | None:
         source = open_source(dataset)
-        if not _groups_by_length(trainer.args) or source.length is None:
+        if not groups_by_length(trainer.args) or source.length is None:
             return make_eval_sampler(dataset)
         if (lengths := _stored_lengths(trainer, dataset)) is not None:
             return _sampler_by_lengths(trainer, lengths, make_eval_sampler)
@@ -249,7 +253,8 @@ def _grouping_argument(args: TrainingArguments) -> tuple[str, str | bool]:
     return name, getattr(args, name)
 
 
-def _groups_by_length(args: TrainingArguments) -> bool:
+def groups_by_length(args: TrainingArguments) -> bool:
+    """Whether the Trainer is to group clips by length."""
     value = _grouping_argument(args)[1]
     return value is True or value in _STRATEGIES_BY_LENGTH
 
@@ -261,12 +266,6 @@ def _stored_lengths(trainer: Trainer, dataset: Dataset) -> list[int] | None:
     if source.kind != "dataset" or name not in source.columns:
         return None
     return list(source.stored([name])[name][:])
-
-
-def _measured_lengths(clips: int, config: PlanRecord | None, durations: array[float]) -> list[int] | None:
-    """The measured lengths as ``add_durations`` writes them; None unless they are of this training set."""
-    seconds = durations_of_set(clips, config, array("d", (0.0 if math.isnan(s) else s for s in durations)))
-    return None if seconds is None else lengths_of(seconds)
 
 
 def _sampler_by_lengths(trainer: Trainer, lengths: list[int], make_sampler: Callable[[Dataset], Sampler]) -> Sampler:

@@ -21,7 +21,7 @@ import re
 import socket
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -125,7 +125,7 @@ class RunFolder:
 
     def write(self, record: RunRecord) -> None:
         """Put the record in the place of the one that is there."""
-        self._write("run.json", record.to_json)
+        self._write("run.json", record.to_json())
 
     def read_states(self) -> tuple[dict[str, Any] | None, dict[int, dict[str, Any]]]:
         """The random numbers before the first step, and by the global step at which an epoch begins.
@@ -140,8 +140,11 @@ class RunFolder:
 
     def write_state(self, state: dict[str, Any], step: int | None = None) -> None:
         """Keep the random numbers of an epoch that begins, or those before the first step."""
+        from ..guard.saved_batch import plain_state
+
         name = _BEGIN if step is None else f"epoch-{step}"
-        self._write(f"{name}{self._suffix}.json", lambda: _state_to_json(state))
+        document = {**plain_state(state), "torch": bytes(state["torch"].tolist()).hex()}
+        self._write(f"{name}{self._suffix}.json", json.dumps(document).encode())
 
     def drop_epochs(self, needed: Collection[int] = ()) -> None:
         """Remove the random numbers of this process at other epochs than those ``kept``."""
@@ -168,10 +171,10 @@ class RunFolder:
                 return _state_from_file(path)
         return None
 
-    def _write(self, name: str, data: Callable[[], bytes]) -> None:
+    def _write(self, name: str, data: bytes) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path / name, data())
+            write_whole(self.path / name, data)
         except OSError as error:
             if not self._has_warned:
                 logger.warning("cannot keep a record of the run (%s): it cannot be resumed exactly", error)
@@ -181,12 +184,6 @@ class RunFolder:
 def folder_of(trainer: Trainer, output: str | os.PathLike[str] | None = None) -> RunFolder:
     """The record's folder of a Trainer's process, in ``output`` if that is not the Trainer's own."""
     return RunFolder(Path(output or trainer.args.output_dir), trainer.args.process_index)
-
-
-def _state_to_json(state: dict[str, Any]) -> bytes:
-    from ..guard.saved_batch import plain_state
-
-    return json.dumps({**plain_state(state), "torch": bytes(state["torch"].tolist()).hex()}).encode()
 
 
 def _state_from_file(path: Path) -> dict[str, Any]:

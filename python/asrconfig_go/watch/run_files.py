@@ -96,11 +96,14 @@ def gather(run: Run) -> Gathered:
     folder = path if path.is_dir() else path.parent
     record = _aside(notes, RunFolder(folder).read)
     state = _aside(notes, lambda: _trainer_state(folder))
-    plan = _aside(notes, lambda: _object(folder / "training_config.json"))
+    path = folder / "training_config.json"
+    plan = _aside(notes, lambda: read_object(path, "plan", _ASIDE)) if path.is_file() else None
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
     sources = _loaded(files, notes)
     trainer, state_json, history = state or (None, None, ())
-    failures = _failures(folder, notes, min(source.run_log.start_unix_nanos for source in sources) / 1e9)
+    read = [_aside(notes, partial(read_failure, path)) for path in sorted(folder.glob(f"{PREFIX}*.json"))]
+    since = min(source.run_log.start_unix_nanos for source in sources) / 1e9  # others are of an earlier training
+    failures = tuple(failure for failure in read if failure is not None and failure.at_unix_s >= since)
     return Gathered(sources, record, trainer, ranks, failures, plan, state_json, history, tuple(notes))
 
 
@@ -111,12 +114,6 @@ def guard_events(record: RunRecord | None) -> list[Record] | None:
     events = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events]
     events += [{"step": b.global_step, "kind": "bad clips", "text": str(b)} for b in record.bad_batches]
     return events + [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts]
-
-
-def _failures(folder: Path, notes: list[str], since_unix_s: float) -> tuple[MemoryFailure, ...]:
-    """The guard's records of out-of-memory errors, without those of an earlier training in the same folder."""
-    read = [_aside(notes, partial(read_failure, path)) for path in sorted(folder.glob(f"{PREFIX}*.json"))]
-    return tuple(failure for failure in read if failure is not None and failure.at_unix_s >= since_unix_s)
 
 
 def _run_logs_in(folder: Path) -> list[Path]:
@@ -166,10 +163,6 @@ def load_run_log(path: Path) -> RunLog:
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
     return run_log
-
-
-def _object(path: Path) -> Record | None:
-    return read_object(path, "plan", _ASIDE) if path.is_file() else None
 
 
 def _trainer_state(folder: Path) -> tuple[TrainerState, Record, tuple[Logged, ...]] | None:

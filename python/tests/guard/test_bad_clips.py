@@ -82,8 +82,8 @@ def test_reporting_leaves_the_training_the_trainers(tmp_path: Path) -> None:
     trainer.train()
     plain = bad_trainer(tmp_path, num_train_epochs=3)
     blind = attach(plain)
-    blind._guarded.bad.check = lambda *_: None  # type: ignore[method-assign]
-    blind._guarded.bad.norms.not_finite = lambda: None
+    blind._bad.check = lambda *_: None  # type: ignore[method-assign]
+    blind._bad.norms.not_finite = lambda: None
     plain.train()
     assert not [batch for batch in blind.bad_batches if batch.what != "weights"]
     assert torch.isnan(flat(trainer.model)).any(), "as the Trainer does it"
@@ -136,7 +136,7 @@ def _last_rows(output: Path, settings: dict[str, Any], seed: int) -> Iterator[in
     trainer = bad_trainer(output, bad=None, seed=seed, **settings)
     guard = attach(trainer)
     trainer.train()
-    yield from guard._guarded.rows.of(-1, None, settings["per_device_train_batch_size"]) or ()
+    yield from guard._rows.of(-1, None, settings["per_device_train_batch_size"]) or ()
 
 
 def test_a_gradient_that_is_not_finite_is_found_before_the_optimizer(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_after_the_loader_was_restarted_the_row_is_named(tmp_path: Path) -> None
     class ShortOfMemory(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 1:
-                guard._guarded.loading.ran_short(MemoryError())
+                guard._loading.ran_short(MemoryError())
 
     settings: dict[str, Any] = {"per_device_train_batch_size": 2}
     (row, *_) = _last_rows(tmp_path, settings, 0)
@@ -369,7 +369,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 def test_a_scaler_that_skips_steps_is_left_alone(tmp_path: Path) -> None:
     trainer = bad_trainer(tmp_path, bad=None)
     guard = attach(trainer)
-    norms = guard._guarded.bad.norms
+    norms = guard._bad.norms
     norms.newest = math.inf
     unusual = norms.look()
     assert unusual is not None and math.isinf(unusual[0])

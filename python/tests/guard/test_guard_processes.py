@@ -247,10 +247,10 @@ def test_windows_that_the_trainer_does_not_end_are_refused(tmp_path: Path, monke
     def begun(processes: int, samples: int) -> Any:
         trainer = tiny_trainer(tmp_path, gradient_accumulation_steps=3, max_steps=1, samples=samples)
         guard = attach(trainer)
-        guard._guarded.ranks.size = processes
+        guard._ranks.size = processes
         trainer.callback_handler.train_dataloader = trainer.get_train_dataloader()
         trainer.create_optimizer()
-        guard._guarded.training_begins()
+        guard._training_begins()
         return guard.notes
 
     monkeypatch.setattr(Trainer, "get_batch_samples", lambda self, batches, count: None)

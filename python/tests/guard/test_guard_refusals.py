@@ -118,7 +118,7 @@ def test_losses_of_several_gpus_in_one_process_are_averaged(tmp_path: Path) -> N
     guard = attach(trainer, rule="mean")
     batch = {"x": torch.zeros(4, 6), "labels": torch.ones(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch, batch])
-    guard._guarded.loop.train_step = lambda model, inputs, *_: step_of(trainer, model, inputs)
+    guard._loop.train_step = lambda model, inputs, *_: step_of(trainer, model, inputs)
     returned = trainer.training_step(trainer.model, batch)
     loss = trainer.model(**batch)["loss"]
     assert float(returned) == pytest.approx(2 * float(loss.detach()) / 2), "half of the window's"
@@ -243,7 +243,7 @@ def test_processes_that_share_each_step_keep_the_weights_and_raise(tmp_path: Pat
         sizes.append(len(inputs["x"]))
         return step_of(trainer, model, inputs)
 
-    guard._guarded.loop.train_step = step
+    guard._loop.train_step = step
     batch = {"x": torch.zeros(4, 6), "labels": torch.zeros(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch, batch])
     trainer.training_step(trainer.model, batch)

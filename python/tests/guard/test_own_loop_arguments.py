@@ -84,12 +84,6 @@ def test_a_loss_is_one_number_with_a_gradient(kind: str) -> None:
     assert float(made(loss_fn=lambda model, batch: _loss(model, batch).reshape(1, 1))({"x": torch.ones(4, 2)})) != 0
 
 
-@pytest.mark.parametrize("batch", [None, iter([1])], ids=["none", "an iterator"])
-def test_a_batch_that_cannot_be_computed_again(batch: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="cannot be computed again"):
-        made()(batch)
-
-
 def test_an_empty_batch_is_that_of_the_loop_by_hand() -> None:
     """Its mean is not a number, of no clip."""
     step = made()

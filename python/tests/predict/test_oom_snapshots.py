@@ -18,7 +18,6 @@ from asrconfig_go.guard import (
     Guard,
     oom_snapshots,
 )
-from asrconfig_go.guard.guarded_trainer import GuardedTrainer
 from asrconfig_go.guard.oom_snapshots import Held, OomSnapshots, bounded, held_in
 from asrconfig_go.guard.training_report import read_failure
 from asrconfig_go.predict.predict_records import HeldRow
@@ -150,12 +149,12 @@ def test_the_guard_asks_for_them_where_a_gpu_computes(
     guard = Guard(trainer, oom_snapshot=mode)
     monkeypatch.setattr(type(trainer.args), "device", SimpleNamespace(type="cuda"))
     trainer.create_optimizer()
-    guard._guarded.training_begins()
+    guard._training_begins()
     assert begun == begins
-    path = guard._guarded.snapshot("training", ERROR)
+    path = guard._snapshot("training", ERROR)
     assert bool(path) == bool(begins) == bool(list(tmp_path.glob("*.pickle")))
-    if guard._guarded.snapshots:
-        guard._guarded.snapshots.end()
+    if guard._snapshots:
+        guard._snapshots.end()
 
 
 def test_what_goes_wrong_is_logged_once(
@@ -225,7 +224,7 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
 def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Snapshots that are names alone, and the places in the order in which they were asked for."""
     places: list[str] = []
-    monkeypatch.setattr(GuardedTrainer, "snapshot", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Guard, "_snapshot", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
     return places
 
 
@@ -287,8 +286,8 @@ def test_an_error_that_ends_the_training_names_the_file(
     guard.detach()
 
     messages: list[str] = []
-    monkeypatch.setattr("asrconfig_go.guard.guarded_trainer.add_note", lambda error, text: messages.append(text))
-    monkeypatch.setattr("asrconfig_go.guard.guarded_trainer.cannot_retry", lambda trainer: True)
+    monkeypatch.setattr("asrconfig_go.guard.guard.add_note", lambda error, text: messages.append(text))
+    monkeypatch.setattr("asrconfig_go.guard.guard.cannot_retry", lambda trainer: True)
     attach(trainer, rule="mean")
     with pytest.raises(torch.cuda.OutOfMemoryError):
         trainer.train()

@@ -166,7 +166,7 @@ def test_a_function_may_replace_a_clip_that_is_too_long(tmp_path: Path) -> None:
 def test_each_replacement_counts_once(tmp_path: Path) -> None:
     """Two long clips of one batch, each replaced by two halves: a step of 10 clips instead of 8."""
     run = Run(tmp_path, limit=1300, too_long=lambda sample: [trimmed(sample, 400), trimmed(sample, 300)])
-    engine, factors = run.guard._guarded.engine, []
+    engine, factors = run.guard._engine, []
     finish = engine.finish
 
     def noting(left_out: Any) -> float:

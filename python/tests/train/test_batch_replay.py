@@ -101,9 +101,9 @@ def does_not_fit(trainer: Any) -> Path:
     """The batch with the bad clip, saved as one that does not fit."""
     guard, rows = attach(trainer), [4, 5, 6, 7]
     batch = trainer.data_collator([trainer.train_dataset[i] for i in rows])
-    guard._guarded.window.begin([batch])
-    guard._guarded.rows.of = lambda *_: rows  # type: ignore[method-assign]
-    guard._guarded.bad.does_not_fit(guard._guarded.window.add(batch), "raised")
+    guard._window.begin([batch])
+    guard._rows.of = lambda *_: rows  # type: ignore[method-assign]
+    guard._bad.does_not_fit(guard._window.add(batch), "raised")
     return Path(guard.bad_batches[0].folder)
 
 
