@@ -161,7 +161,11 @@ class BadClips:
     ) -> bool:
         """Report the batch and apply the policy to its bad clips; returns whether they were left out."""
         blamed = [clip for clip in clips if (clip.error if problem == "error" else clip.fails())]
-        is_part = 0 < len(blamed) < (self._clips_left() if len(clips) < _ENOUGH_CLIPS else len(clips))
+        window, most = self._window, len(clips)
+        if most < _ENOUGH_CLIPS:  # there are others in the window, at least one in each batch to come
+            most = max(0, window.planned - len(window.calls))
+            most += sum(call.size()[0] for call in window.calls if call.inputs is not None)
+        is_part = 0 < len(blamed) < most
         ends = problem == "error" or self._policy == "raise"
         done = "left out" if is_part and self._policy == "skip" else "raised" if ends else "reported"
         text += ": every clip alone does so" if blamed and not is_part else ""
@@ -170,19 +174,10 @@ class BadClips:
             add_note(error, str(batch))
         if done == "raised" and self._policy == "raise":
             raise BadClipError(str(batch), 'leave the clip out of the dataset, or pass bad_clips="skip"')
-        if done == "left out":
-            self._leave_out(blamed)
-        return done == "left out"
-
-    def _clips_left(self) -> int:
-        window = self._window
-        clips_to_come = max(0, window.planned - len(window.calls))  # at least one of each batch
-        return clips_to_come + sum(call.size()[0] for call in window.calls if call.inputs is not None)
-
-    def _leave_out(self, blamed: list[ClipAlone]) -> None:
-        for clip in sorted(blamed, key=lambda clip: -clip.number):
-            self._window.take_out(clip.call, clip.number)
+        for clip in sorted(blamed, key=lambda clip: -clip.number) if done == "left out" else ():
+            window.take_out(clip.call, clip.number)
             self.count += 1
+        return done == "left out"
 
     def _measured_alone(self, problem: str, calls: list[Call]) -> list[ClipAlone]:
         """The clips of ``calls``, computed alone: their losses, and gradient norms where the loss is not the problem.

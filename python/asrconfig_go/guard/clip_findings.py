@@ -149,17 +149,24 @@ class ClipDetails:
         return {}
 
     def _decoded(self, labels: list[int]) -> str:
-        trainer = self._trainer
-        owners = (trainer, getattr(trainer, "data_collator", None))  # none of a loop of one's own
-        names = ("processing_class", "tokenizer", "processor")
-        for part in (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names):
-            tokenizer: PreTrainedTokenizerBase = getattr(part, "tokenizer", part)
-            if hasattr(tokenizer, "decode"):
-                is_ctc = "CTC" in type(tokenizer).__name__
-                options = {"group_tokens": False} if is_ctc else {"skip_special_tokens": True}
-                with contextlib.suppress(Exception):
-                    return str(tokenizer.decode(labels, **options))
+        processor = processor_of(self._trainer, "decode")
+        tokenizer: PreTrainedTokenizerBase = getattr(processor, "tokenizer", processor)
+        is_ctc = "CTC" in type(tokenizer).__name__
+        options = {"group_tokens": False} if is_ctc else {"skip_special_tokens": True}
+        with contextlib.suppress(Exception):
+            return str(tokenizer.decode(labels, **options))
         return " ".join(map(str, labels))
+
+
+def processor_of(trainer: Trainer, needed: str) -> Any:
+    """The processor or tokenizer of a Trainer or its collator whose tokenizer has what is ``needed``, if there is one.
+
+    A loop of one's own has none.
+    """
+    owners = (trainer, getattr(trainer, "data_collator", None))
+    names = ("processing_class", "tokenizer", "processor")
+    parts = (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names)
+    return next((part for part in parts if hasattr(getattr(part, "tokenizer", part), needed)), None)
 
 
 def _alike(own_labels: Sequence[int] | torch.Tensor, labels: list[int]) -> bool:

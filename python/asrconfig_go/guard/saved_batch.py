@@ -194,7 +194,9 @@ class BatchWriter:
         has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values
         measured = look_at(host, model, self._loop.labels)
         unusual = findings(measured, model, has_labels)
-        rows, clips = self._rows_of(call), []
+        place, rows, clips = self._place(call), None, []
+        if place is not None and not call.replacements and self._rows is not None:
+            rows = self._rows.of(place, call.rows, batch_size(call.inputs))
         for i, clip in enumerate(measured):
             own = alone.get((id(call), i)) or ClipAlone(call, i)
             row = None if rows is None else rows[i]
@@ -212,12 +214,6 @@ class BatchWriter:
                 )
             )  # fmt: skip
         return clips
-
-    def _rows_of(self, call: Call) -> list[int] | None:
-        place = self._place(call)
-        if place is None or call.replacements or self._rows is None:
-            return None
-        return self._rows.of(place, call.rows, batch_size(call.inputs))
 
     def _save(
         self, batch: BadBatch, calls: list[Call], hosts: list[Any], described: list[list[BadClip]], error: str

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _UNSMOOTHED = ("ForCTC", "ForRNNT", "ForTDT", "ForAudioFrameClassification")
 _LISTED = 8  # findings that a warning lists
-_PROCESSORS = ("processing_class", "tokenizer", "processor")
 
 
 class TrainingCheckWarning(UserWarning):
@@ -84,7 +83,9 @@ class TrainingCheck:
 
     def _of_data(self, owner: Owner, durations: Sequence[float] | None) -> Iterator[Mismatch]:
         """What is wrong with a model's rules, and the rows to train and evaluate with."""
-        rules = rules_of(owner.model, processor_of(owner))
+        from ..guard.clip_findings import processor_of
+
+        rules = rules_of(owner.model, processor_of(owner, "pad_token_id"))
         if not rules.kind:
             return
         yield from model_findings(rules)
@@ -126,13 +127,6 @@ class TrainingCheck:
         more = [f"and {len(news) - _LISTED} more"] if len(news) > _LISTED else []
         text = "\n- ".join(["data, model and settings do not go together:", *news[:_LISTED], *more])
         warnings.warn(text if len(news) > 1 else news[0], TrainingCheckWarning, stacklevel=4)
-
-
-def processor_of(trainer: Trainer) -> Any:
-    """What makes the labels: the Trainer's own, or an attribute of its collator."""
-    owners = (trainer, getattr(trainer, "data_collator", None))
-    parts = (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in _PROCESSORS)
-    return next((part for part in parts if hasattr(getattr(part, "tokenizer", part), "pad_token_id")), None)
 
 
 def _clip(owner: Owner, dataset: Dataset, row: int, labels: Sequence[int]) -> str:

@@ -218,7 +218,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         from ..guard.evaluation import not_finite
 
         if self._watch is not None:
-            self._watch.evaluated(state.global_step)
+            self._watch.tell("training", f"evaluation after step {state.global_step}")
         if not state.is_world_process_zero:
             return
         new = {name: value for name, value in (metrics or {}).items() if name not in self._warned_metrics}

@@ -17,6 +17,7 @@ from .._core.records import to_json
 from .._core.render import Record
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import PREFIX, MemoryFailure, read_failure
+from ..train.checkpoints import checkpoints
 from ..train.run_record import RunFolder, RunRecord
 from .memory_summary import RankPeaks, rank_peaks
 from .telemetry import RunLog
@@ -166,12 +167,9 @@ def load_run_log(path: Path) -> RunLog:
 
 
 def _trainer_state(folder: Path) -> tuple[TrainerState, Record, tuple[Logged, ...]] | None:
-    path = folder / "trainer_state.json"
-    if not path.is_file():
-        saved = [p for p in folder.glob("checkpoint-*/trainer_state.json") if p.parent.name[11:].isdigit()]
-        if not saved:
-            return None
-        path = max(saved, key=lambda p: int(p.parent.name[11:]))
+    places = (path / "trainer_state.json" for path in (folder, *reversed(checkpoints(folder))))
+    if (path := next((place for place in places if place.is_file()), None)) is None:
+        return None
     content = read_object(path, "Trainer's state", _ASIDE)
     try:
         history = tuple(

@@ -129,14 +129,13 @@ class Watch:
     def follow(self, wait: LoaderWait | None, inputs: BatchShapes | None) -> None:
         """Report the time spent waiting for the loader, the batches and their useful work, as far as given."""
         self._wait, self.inputs = wait, inputs
-
-        def waited() -> float | None:
-            return None if wait is None else wait.known()
-
-        def useful() -> float | None:
-            return None if inputs is None else inputs.arithmetic_s
-
-        self._logged, self._shown = ((TimeShare(waited), TimeShare(useful)) for _ in range(2))
+        self._logged, self._shown = (
+            (
+                TimeShare(lambda: None if wait is None else wait.known()),
+                TimeShare(lambda: None if inputs is None else inputs.arithmetic_s),
+            )
+            for _ in range(2)
+        )
 
     @property
     def active(self) -> bool:
@@ -166,10 +165,6 @@ class Watch:
         """A batch of an evaluation or a prediction has ended."""
         if self._tell(self._other, "evaluation") and self._clock() >= self._looking:
             self._look(number, steps)
-
-    def evaluated(self, number: int) -> None:
-        """An evaluation has ended."""
-        self.tell("training", f"evaluation after step {number}")
 
     def saved(self, number: int) -> None:
         """A checkpoint has been written."""
