@@ -337,7 +337,7 @@ class ASRConfigManager:
             self._training_check.trainer(trainer, config, self.durations, strict=False)
             guard.on_detach(check_arguments(self._planned_training(), trainer))
             if split is not None:
-                guard.on_detach(use_planned_batches(trainer, split, self.durations))
+                guard.on_detach(use_planned_batches(guard, split, self.durations))
             guard.on_detach(use_stream(trainer))
             guard.on_detach(group_by_durations(trainer, config, self.durations))
             unfinished.pop_all()

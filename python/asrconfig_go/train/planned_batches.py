@@ -9,6 +9,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from .._core.declared import WORDS
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset, Sampler
     from transformers import Trainer, TrainingArguments
 
+    from ..guard.guard import Guard
     from ..predict.memory_model import MemoryModel
 
 _GRADIENT_BYTES = 4
@@ -58,60 +60,59 @@ def memory_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord | Non
     return max(1, limit)
 
 
-def use_planned_batches(trainer: Trainer, config: PlanRecord, durations: array[float]) -> Callable[[], None]:
-    """Let ``trainer`` train the plan's steps: each rank gets its share of a step as one batch.
+def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float]) -> Callable[[], None]:
+    """Let the Trainer of ``guard`` train the plan's steps: each rank gets its share of a step as one batch.
 
     The Trainer's own batches in random order stay, with a warning that says why, where the durations of the training
     set are unknown, where the Trainer cannot train chosen clips, and where the guard does not know what the loss
     divides by.
 
     Args:
-        trainer: A Trainer that has a guard.
+        guard: The guard of a Trainer.
         config: The plan.
         durations: The seconds of the clips of the training set, in its order.
 
     Returns:
         The function that undoes it.
     """
-    from ..guard.guard import guard_of
     from ..predict.step_sampler import StepSampler
     from .stream_batches import StreamBatches
     from .stream_training import use_batches
     from .trainer_reset import use_batch
 
-    args, guard = trainer.args, guard_of(trainer)
-    # Micro-batches and unequal shares of the ranks can be weighted only where it is known what the loss divides by.
-    knows_rule = guard is not None and guard.knows_rule
+    trainer, args = guard.trainer, guard.trainer.args
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
     share = before[0] * before[1]
+    # Micro-batches and unequal shares of the ranks can be weighted only where it is known what the loss divides by.
     if isinstance(trainer.train_dataset, StreamBatches):
-        use_batch(trainer, (share, 1) if knows_rule else before)
+        use_batch(trainer, (share, 1) if guard.knows_rule else before)
         return lambda: use_batch(trainer, before)
-    if not knows_rule:
-        _warn_not_followed(config, "what the loss divides by is not known: guard.notes says why")
-        return lambda: None
-    seconds = _clip_seconds(trainer, config, durations)
-    if seconds is None:
-        return lambda: None
     mode = "random" if config.length_handling == "grouped" else config.length_handling
     seed = args.seed if args.data_seed is None else args.data_seed
-    use_batch(trainer, (share, 1))
-    try:
-        sampler = StepSampler(
-            seconds, args.train_batch_size * args.world_size, mode=mode, seed=seed, drop_last=args.dataloader_drop_last,
-            overhead_s=config.micro_batch_overhead_s, host_s=config.micro_batch_host_s,
-        )  # fmt: skip
-        remove_sampler = use_batches(trainer, sampler, _planned_shares(trainer, config, mode))
-    except AsrConfigError as error:
-        use_batch(trainer, before)
-        _warn_not_followed(config, str(error.message))
-        return lambda: None
-
-    def undo() -> None:
-        remove_sampler()
-        use_batch(trainer, before)
-
-    return undo
+    with ExitStack() as undo:
+        try:
+            if not guard.knows_rule:
+                raise InvalidArgumentError("what the loss divides by is not known: guard.notes says why")
+            seconds = _clip_seconds(trainer, config, durations)
+            undo.callback(use_batch, trainer, before)
+            use_batch(trainer, (share, 1))
+            sampler = StepSampler(
+                seconds, args.train_batch_size * args.world_size, mode=mode, seed=seed,
+                drop_last=args.dataloader_drop_last, overhead_s=config.micro_batch_overhead_s,
+                host_s=config.micro_batch_host_s,
+            )  # fmt: skip
+            undo.callback(use_batches(trainer, sampler, _planned_shares(trainer, config, mode)))
+            return undo.pop_all().close
+        except AsrConfigError as error:
+            rows = WORDS[config.row_kind].nouns
+            advice = f": {error.hint}" if error.hint else ""
+            warnings.warn(
+                f"the plan's {config.length_handling} steps are not taken ({error.message}); {rows} come in random "
+                f"order{advice}",
+                PlanNotFollowedWarning,
+                stacklevel=4,
+            )
+    return lambda: None
 
 
 def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int] | None:
@@ -141,25 +142,25 @@ def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int
     return None
 
 
-def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float]) -> array[float] | None:
-    """The seconds of every clip of the training set; None, with a warning, where they are unknown."""
+def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float]) -> array[float]:
+    """The seconds of every clip of the training set. Raises ``InvalidArgumentError`` where they are unknown."""
     size = open_source(trainer.train_dataset).length
     if size is None:
-        _warn_not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
-        return None
+        raise InvalidArgumentError("the dataset is a plain stream: train on config.stream(dataset)")
     if (seconds := durations_of_set(size, config, durations)) is not None:
         return seconds
     words = WORDS[config.row_kind]
     if len(durations) == size:
         rows = clips_by_use(durations)[2]
         unreadable = f"{len(rows)} of {size} {words.nouns} are not known, as of files that cannot be read"
-        reason = f"{words.lengths} of {unreadable}: row{'s' * (len(rows) > 1)} {listed(rows)}"
-        advice = "train on config.select(dataset), which leaves them out"
-    else:
-        reason = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size}"
-        advice = "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)"
-    _warn_not_followed(config, reason, f": {advice}")
-    return None
+        raise InvalidArgumentError(
+            f"{words.lengths} of {unreadable}: row{'s' * (len(rows) > 1)} {listed(rows)}",
+            "train on config.select(dataset), which leaves them out",
+        )
+    raise InvalidArgumentError(
+        f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size}",
+        "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)",
+    )
 
 
 def durations_of_set(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:
@@ -171,15 +172,6 @@ def durations_of_set(clips: int, config: PlanRecord | None, durations: array[flo
         if len(seconds) == clips and not any(math.isnan(s) for s in seconds):
             return seconds
     return None
-
-
-def _warn_not_followed(config: PlanRecord, reason: str, advice: str = "") -> None:
-    rows = WORDS[config.row_kind].nouns
-    warnings.warn(
-        f"the plan's {config.length_handling} steps are not taken ({reason}); {rows} come in random order{advice}",
-        PlanNotFollowedWarning,
-        stacklevel=5,
-    )
 
 
 def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: array[float]) -> Callable[[], None]:
