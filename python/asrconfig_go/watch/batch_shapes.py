@@ -24,7 +24,6 @@ from .alerts import BestEffort
 if TYPE_CHECKING:
     import torch
     from torch.nn import Module
-    from transformers.trainer_callback import CallbackHandler
 
     from ..plan.plan_record import PlanRecord
     from ..plan.plan_records import Arithmetic
@@ -104,20 +103,6 @@ class LoaderWait(TrainerCallback):  # type: ignore[misc]
     def known(self) -> float | None:
         """``total``, for a ``TimeShare``; None before a wait was measured."""
         return None if self.last is None else self.total
-
-
-def follow_loader(handler: CallbackHandler | None) -> tuple[LoaderWait | None, Callable[[], None]]:
-    """Add a ``LoaderWait`` to a Trainer's ``CallbackHandler``; returns it and the function that removes it."""
-    if handler is None:
-        return None, lambda: None
-    wait = LoaderWait()
-    handler.add_callback(wait)
-
-    def leave() -> None:
-        if any(member is wait for member in handler.callbacks):
-            handler.callbacks.remove(wait)
-
-    return wait, leave
 
 
 BeforeBatch = Callable[[int, float], None]

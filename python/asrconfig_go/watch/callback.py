@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._undo = ExitStack()
         self._problem = _NEVER
         self._ranks: tuple[RankPeaks, ...] = ()
         self._rank_files: RankFiles | None = None
@@ -134,7 +135,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.stop()
         if self.times is not None:
             self.times.stop()
-        self._leave()
+        self._undo.close()
         self._switches.put_back()
 
     def __enter__(self) -> AdaptiveMemoryCallback:
@@ -145,7 +146,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, object]:
         # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
-        return {**vars(self), "_watch": None, "_undo": [], "times": None, "_problem": _NEVER}
+        return {**vars(self), "_watch": None, "_undo": ExitStack(), "times": None, "_problem": _NEVER}
 
     # Events of the Trainer.
 
@@ -185,8 +186,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._watch is None or not self._watch.active:
             self._start()
         if self._watch is not None and self._watch.active:
-            self._leave()
-            self._undo = equip(self._watch, self.options, self._config, self.managed, args, state, handler, model)
+            self._undo.close()
+            equip(self._watch, self.options, self._config, self.managed, args, state, handler, model, self._undo)
             self._watch.begin(state.global_step, state.max_steps)
 
     def on_step_begin(self, *_: object, **__: object) -> None:
@@ -256,10 +257,6 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     @property
     def _monitor(self) -> MemoryMonitor | None:
         return None if self._watch is None else self._watch.monitor
-
-    def _leave(self) -> None:
-        while self._undo:
-            self._undo.pop()()
 
     def _start(self) -> None:
         self._watch = None

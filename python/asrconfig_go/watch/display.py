@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -209,14 +210,15 @@ class RunFile:
         self._next = self._clock() + _EVERY_S
 
 
-def leave_out_of_print(handler: CallbackHandler) -> list[Callable[[], None]]:
-    """Print logs without the memory figures; returns functions that undo this.
+def leave_out_of_print(handler: CallbackHandler, undo: ExitStack) -> None:
+    """Print logs without the memory figures, until ``undo`` closes.
 
     They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters and
     other callbacks get them all.
     """
-    printers = [callback for callback in handler.callbacks if isinstance(callback, PrinterCallback | ProgressCallback)]
-    return [override(printer, "on_log", _without(printer.on_log)) for printer in printers]
+    for callback in handler.callbacks:
+        if isinstance(callback, PrinterCallback | ProgressCallback):
+            undo.callback(override(callback, "on_log", _without(callback.on_log)))
 
 
 def _without(on_log: Callable[..., object]) -> Callable[..., object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from .._core.modules import IN_32_BIT, bare, half_weights, half_words
 from .._core.training_session import attached, session_of
 from .alerts import BestEffort, attach_hint, say
-from .batch_shapes import BatchShapes, BeforeBatch, NextBatch, by_memory, by_table, follow_loader, useful_work
+from .batch_shapes import BatchShapes, BeforeBatch, LoaderWait, NextBatch, by_memory, by_table, useful_work
 from .display import Panel, RunFile, in_notebook, leave_out_of_print, show_line
 
 if TYPE_CHECKING:
@@ -35,18 +36,21 @@ def equip(
     state: TrainerState,
     handler: CallbackHandler | None,
     model: torch.nn.Module,
-) -> list[Callable[[], None]]:
-    """Attach everything for a training that begins; returns the functions that leave model and Trainer as they were."""
+    undo: ExitStack,
+) -> None:
+    """Attach everything for a training that begins; ``undo`` leaves model and Trainer as they were."""
     guard = cast("Guard | None", attached(handler, "guard"))
     watch.met = guard.events if guard is not None else ()
-    wait, leave = follow_loader(handler)
-    undo, inputs = [leave], None
+    wait, inputs = None, None
     if handler is not None:
-        undo += leave_out_of_print(handler)
+        wait = LoaderWait()
+        handler.add_callback(wait)
+        undo.callback(lambda: wait in handler.callbacks and handler.remove_callback(wait))
+        leave_out_of_print(handler, undo)
     if _can_be_hooked(args, model):
         check = None if guard is not None else next_batch_check(options.memory, config, managed, watch.tell)
         inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))
-        undo.append(inputs.leave)
+        undo.callback(inputs.leave)
     watch.follow(wait, inputs)
     output = getattr(args, "output_dir", None)
     if options.run_file and output and watch.file is None:
@@ -56,7 +60,6 @@ def equip(
         watch.line = partial(show_line, handler) if options.progress and handler is not None else None
         if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
             watch.panel = Panel()
-    return undo
 
 
 def _can_be_hooked(args: TrainingArguments, model: torch.nn.Module) -> bool:

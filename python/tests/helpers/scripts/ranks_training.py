@@ -138,7 +138,7 @@ def share_steps(trainer: Any, spec: dict[str, Any]) -> None:
     plan = make_plan(micro_batching="memory", length_handling="random", devices=devices)
     with pytest.MonkeyPatch.context() as patch:
         cuda_has(patch, *((name, uuid, 10) for name, uuid in spec["shares"].items()))
-        use_planned_batches(guard, plan, seconds)
+        use_planned_batches(attach(trainer), plan, seconds)
 
 
 def counting(trainer: Any) -> list[int]:
