@@ -7,11 +7,10 @@ says otherwise. Long runs are kept at a lower resolution, never truncated.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._core.declared import RUN_LOG_VERSION
 from .._core.files import read_object
@@ -20,7 +19,6 @@ from ..errors import CorruptFileError, InternalError, VersionMismatchError
 from .watch_records import RunLogRecord
 
 LOOK_AGAIN = 50  # steps between two looks at which devices this process uses
-_Stats = dict[str, Any]  # nested by the binding, flat by torch.cuda.memory_stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,33 +92,21 @@ class TorchCounters:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is None or not cuda.is_initialized():
             return []
-        stats, reset = _functions(cuda)
         if self._countdown == 0:
-            self._devices = [i for i in range(cuda.device_count()) if _counters(stats, i).reserved]
+            self._devices = [i for i in range(cuda.device_count()) if _counters(cuda, i).reserved]
             self._countdown = LOOK_AGAIN
         self._countdown -= 1
-        readings = [_counters(stats, device) for device in self._devices]
+        readings = [_counters(cuda, device) for device in self._devices]
         if self.reset_peaks:
             for device in self._devices:
-                reset(device)
+                cuda.reset_peak_memory_stats(device)
         return readings
 
 
-def _functions(cuda: ModuleType) -> tuple[Callable[[int], _Stats], Callable[[int], None]]:
-    """The binding itself where there is one: ``torch.cuda.memory_stats`` sorts a hundred names at every call."""
-    binding = sys.modules["torch"]._C
-    if hasattr(binding, "_cuda_memoryStats") and hasattr(binding, "_cuda_resetPeakMemoryStats"):
-        return binding._cuda_memoryStats, binding._cuda_resetPeakMemoryStats
-    return cuda.memory_stats, cuda.reset_peak_memory_stats
-
-
-def _counters(stats: Callable[[int], _Stats], device: int) -> Counters:
-    counters = stats(device)
-    if "allocated_bytes" in counters:
-        allocated, reserved = counters["allocated_bytes"]["all"], counters["reserved_bytes"]["all"]
-        return Counters(device, allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
-    names = (f"{kind}_bytes.all.{value}" for value in ("current", "peak") for kind in ("allocated", "reserved"))
-    return Counters(device, *(counters.get(name, 0) for name in names))
+def _counters(cuda: ModuleType, device: int) -> Counters:
+    counters = cuda.memory_stats_as_nested_dict(device)  # ``memory_stats`` sorts a hundred names at every call
+    allocated, reserved = counters["allocated_bytes"]["all"], counters["reserved_bytes"]["all"]
+    return Counters(device, allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
 
 
 @dataclass(frozen=True, repr=False)
