@@ -38,7 +38,6 @@ Logged = dict[str, float | None]
 Run = MonitorLike | RunLog | str | os.PathLike[str]
 """What a report takes: a monitor, its run log, the folder of a training, or a monitor's file."""
 FILE_NAME = "asrconfig_monitor"
-_ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
 _ASIDE = "remove it, or report without it"
 _WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
 
@@ -132,7 +131,7 @@ def _loaded(files: list[Path], notes: list[str]) -> tuple[Source, ...]:
     sources, errors = [], []
     for file in files:
         try:
-            sources.append(Source(_added(file), load_run_log(file)))
+            sources.append(Source(_added(file), RunLog.load(file)))
         except AsrConfigError as error:
             errors.append(error)
     if not sources:
@@ -153,17 +152,6 @@ def _aside(notes: list[str], read: Callable[[], T]) -> T | None:
     except AsrConfigError as error:
         notes.append(f"{error.message}; {error.hint}" if error.hint else error.message)
         return None
-
-
-def load_run_log(path: Path) -> RunLog:
-    """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
-    content = read_object(path, "run log", _ANOTHER)
-    try:
-        run_log = RunLog.from_json(content)
-        native.call("runlog.check", {"run_log": content})
-    except AsrConfigError as error:
-        raise type(error)(f"{path}: {error.message}", error.hint) from error
-    return run_log
 
 
 def _trainer_state(folder: Path) -> tuple[TrainerState, Record, tuple[Logged, ...]] | None:

@@ -12,12 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from .._core import native
 from .._core.declared import RUN_LOG_VERSION
 from .._core.files import read_object
 from .._core.records import from_json
-from ..errors import CorruptFileError, InternalError, VersionMismatchError
+from ..errors import AsrConfigError, CorruptFileError, InternalError, VersionMismatchError
 from .watch_records import RunLogRecord
 
+_ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
 LOOK_AGAIN = 50  # steps between two looks at which devices this process uses
 
 
@@ -131,8 +133,17 @@ class RunLog(RunLogRecord):
 
     @classmethod
     def load(cls, path: str | Path) -> RunLog:
-        """The run log that ``MemoryMonitor.save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``."""
-        return cls.from_json(read_object(path, "run log", "name a file that a monitor saved"))
+        """The run log that ``MemoryMonitor.save`` wrote.
+
+        Raises ``NotFoundError``, ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name.
+        """
+        content = read_object(path, "run log", _ANOTHER)
+        try:
+            run_log = cls.from_json(content)
+            native.call("runlog.check", {"run_log": content})
+        except AsrConfigError as error:
+            raise type(error)(f"{path}: {error.message}", error.hint) from error
+        return run_log
 
     def __repr__(self) -> str:
         return (
