@@ -162,7 +162,7 @@ class BadClips:
         """Report the batch and apply the policy to its bad clips; returns whether they were left out."""
         blamed = [clip for clip in clips if (clip.error if problem == "error" else clip.fails())]
         window, most = self._window, len(clips)
-        if most < _ENOUGH_CLIPS:  # there are others in the window, at least one in each batch to come
+        if blamed and most < _ENOUGH_CLIPS:  # there are others in the window, at least one in each batch to come
             most = max(0, window.planned - len(window.calls))
             most += sum(call.size()[0] for call in window.calls if call.inputs is not None)
         is_part = 0 < len(blamed) < most

@@ -196,7 +196,7 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
 
     def get_train_sampler(*args: object) -> Sampler | None:
         dataset = args[0] if args else trainer.train_dataset
-        rows_to_group = open_source(dataset).length if groups_by_length(trainer.args) else None
+        rows_to_group = open_source(dataset).length if _groups_by_length(trainer.args) else None
         if rows_to_group is None:
             return make_train_sampler(*args)
         # The Trainer may have removed the column from what it loads, as the model does not take it.
@@ -220,7 +220,7 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
 
     def get_eval_sampler(dataset: Dataset) -> Sampler | None:
         source = open_source(dataset)
-        if not groups_by_length(trainer.args) or source.length is None:
+        if not _groups_by_length(trainer.args) or source.length is None:
             return make_eval_sampler(dataset)
         if (lengths := _stored_lengths(trainer, dataset)) is not None:
             return _sampler_by_lengths(trainer, lengths, make_eval_sampler)
@@ -245,8 +245,7 @@ def _grouping_argument(args: TrainingArguments) -> tuple[str, str | bool]:
     return name, getattr(args, name)
 
 
-def groups_by_length(args: TrainingArguments) -> bool:
-    """Whether the Trainer is to group clips by length."""
+def _groups_by_length(args: TrainingArguments) -> bool:
     value = _grouping_argument(args)[1]
     return value is True or value in _STRATEGIES_BY_LENGTH
 

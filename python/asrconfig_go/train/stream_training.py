@@ -19,7 +19,6 @@ from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError
 from ..predict.step_sampler import StepSampler
 from .checkpoints import STREAM_FILE
-from .planned_batches import groups_by_length
 from .stream_batches import StreamBatches, StreamPosition
 
 if TYPE_CHECKING:
@@ -299,6 +298,8 @@ def use_stream(trainer: Trainer) -> Callable[[], None]:
 
 def _check_trainer(trainer: Trainer) -> None:
     args = trainer.args
+    strategy = getattr(args, "train_sampling_strategy", "")
+    by_length = strategy == "group_by_length" or getattr(args, "group_by_length", False)
     wrong = {
         "a stream has no length, and max_steps is not set": (
             args.max_steps <= 0, 'pass max_steps to the arguments: config.to_training_arguments("out", max_steps=1000)',
@@ -307,7 +308,7 @@ def _check_trainer(trainer: Trainer) -> None:
             args.ignore_data_skip, "leave ignore_data_skip out: a stream continues at its place, which costs nothing",
         ),
         "a stream cannot be grouped by length by the Trainer": (
-            groups_by_length(args), "leave group_by_length out: StreamBatches(…, mode=\"bucketed\") groups clips",
+            by_length, "leave group_by_length out: StreamBatches(…, mode=\"bucketed\") groups clips",
         ),
     }  # fmt: skip
     _refuse(trainer, wrong)

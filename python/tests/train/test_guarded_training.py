@@ -13,8 +13,7 @@ from transformers import EarlyStoppingCallback, Trainer
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
-from asrconfig_go._core import native
-from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, LibraryError
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError
 from asrconfig_go.guard import TrainingReport, attach
 from asrconfig_go.train import run_record
 from asrconfig_go.train.guarded_training import GuardedTraining
@@ -335,15 +334,6 @@ def test_a_full_disk_leaves_checkpoints_to_go_on_from(tmp_path: Path, monkeypatc
         trained(tmp_path / "other", once_at(6))
     written = [path.name for path in tmp_path.rglob(".asrconfig/*") if path.parts[-3] != "whole"]
     assert set(written) == {"lock"}
-
-
-def test_a_missing_library_does_not_hide_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: Any) -> None:
-        raise LibraryError("the library is gone")
-
-    monkeypatch.setattr(native, "call", missing)
-    with pytest.raises(OutOfMemory):
-        trained(tmp_path, once_at(2))
 
 
 @pytest.mark.parametrize("retries", [-1, 101, 2.0, True, "3", None])

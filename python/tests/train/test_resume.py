@@ -313,7 +313,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, max_steps: int) -
 def test_only_epochs_that_a_checkpoint_needs_are_kept(tmp_path: Path) -> None:
     trained(tmp_path, save_total_limit=1, **SAVING)  # 3 epochs of 4 steps, the last checkpoint at step 12
     assert {path.name for path in (tmp_path / ".asrconfig").iterdir()} == {
-        "run.json", "begin.json", "epoch-8.json"
+        "lock", "run.json", "begin.json", "epoch-8.json"
     } | ({"epoch-12.json"} & {path.name for path in (tmp_path / ".asrconfig").iterdir()})  # fmt: skip
 
 
