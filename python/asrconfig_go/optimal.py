@@ -45,16 +45,17 @@ def create_optimal_config(
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """Measure the machine, the audio and the model, and plan the training.
 
-    ``dataset``: see ``scan_audio``, whose result it may be; ``model``: see ``profile_model`` (without one,
-    ``model_name`` is looked up in the catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1
-    to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other
-    fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the
-    Trainer's, makes the traced batches of some rows of ``dataset``, and tells how long rows are that nothing else can
-    read; without one, the call of ``processor`` makes them, with its chat template or prompt for an audio LLM, of rows,
-    a folder or a manifest with transcripts. ``gpu`` plans for a GPU of the catalogue such as ``"T4"`` or
-    ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the model's input by ``processor``, if
-    there is one, to know how many workers keep the GPU fed; what was found of the same files in the last day is taken
-    again. ``verbose`` prints each stage and the plan, ``progress`` (None: as ``verbose``) shows bars while it works.
+    ``dataset``: see ``scan_audio``, whose result it may be; of a folder with splits train is planned for; ``model``:
+    see ``profile_model`` (without one, ``model_name`` is looked up in the catalogue). ``target_batch_size`` is the
+    number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the
+    plan may use. ``settings`` are the other fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of
+    ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the traced batches of some rows of ``dataset``, and
+    tells how long rows are that nothing else can read; without one, the call of ``processor`` makes them, with its chat
+    template or prompt for an audio LLM, of rows, a folder or a manifest with transcripts. ``gpu`` plans for a GPU of
+    the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the
+    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed; what was found of the
+    same files in the last day is taken again. ``verbose`` prints each stage and the plan, ``progress`` (None: as
+    ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -68,6 +69,7 @@ def create_optimal_config(
     from ._core.records import json_fields, to_json
     from ._core.render import say, title
     from .data.source import open_source
+    from .data.splits import trained_part
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
     from .plan.plan_record import PlanRecord
@@ -87,6 +89,7 @@ def create_optimal_config(
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
     profile = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
+    dataset = trained_part(dataset)
     opened = open_source(dataset)
     own_batches = collator is not None or batch_fn is not None
     batches: Any = collator

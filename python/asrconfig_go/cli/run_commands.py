@@ -145,5 +145,6 @@ def _scan(arguments: argparse.Namespace) -> int:
                 break
     else:
         planned = command_line("plan", "--data", arguments.paths[0], "--model", "xls-r-300m", "--gpu", "T4")
-        show_result(arguments, profile, lambda: to_json(profile), planned if len(arguments.paths) == 1 else "")
+        can_plan = len(arguments.paths) == 1 and profile.measured_count
+        show_result(arguments, profile, lambda: to_json(profile), planned if can_plan else "")
     return 0 if profile.measured_count else 1

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TRAIN = ("train", "training")
 EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".scp")
 _AT_ONCE = 50_000  # rows fetched per call
 _NAMED = 5  # bad rows that a note names
 _SLACK_S = 0.02  # of a row's piece at the end of its file: manifests round to hundredths
@@ -125,20 +125,41 @@ def _folder(path: Path, audio: str | None, text: str | None, notes: list[str]) -
     saved = read_saved(path)
     if saved is not None:
         return {name or "train": part.data for name, part in open_source(saved).parts.items()}
-    tables = {file.name.partition(".")[0]: file for file in sorted(path.iterdir()) if is_table(file)}
-    table_of_split = {name: file for name, file in tables.items() if name in (*TRAIN, *EVALUATION)}
-    if set(table_of_split) & set(TRAIN):
-        return {split: read_manifest(file, audio, text, notes)["train"] for split, file in table_of_split.items()}
-    for name in _MANIFESTS:
-        if name in tables:
-            return read_manifest(tables[name], audio, text, notes)
-    folders = [split for split in (*TRAIN, *EVALUATION) if (path / split).is_dir()]
-    if set(folders) & set(TRAIN):
-        return {split: _folder(path / split, audio, text, notes)["train"] for split in folders}
+    tables = _tables(path)
+    parts = _parts(path, tables)
+    if "" in parts:
+        return read_manifest(parts[""], audio, text, notes)
+    if parts:
+        return {
+            split: (_folder if part.is_dir() else read_manifest)(part, audio, text, notes)["train"]
+            for split, part in parts.items()
+        }
     if splits := read_folder(path):
         return splits
     listing = f" (tables there: {', '.join(file.name for file in tables.values())})" if tables else ""
     raise NotFoundError(f"{path} holds no clips with transcripts{listing}", _ACCEPTED)
+
+
+def _tables(folder: Path) -> dict[str, Path]:
+    return {file.name.partition(".")[0]: file for file in sorted(folder.iterdir()) if is_table(file)}
+
+
+def _parts(folder: Path, tables: dict[str, Path]) -> dict[str, Path]:
+    """The manifests of a folder's splits; or its one manifest, as ``""``; or the folders of its splits; or none."""
+    names = (*TRAIN, *EVALUATION)
+    manifests = {name: file for name, file in tables.items() if name in names}
+    folders = {name: folder / name for name in names if (folder / name).is_dir()}
+    of_all = [{"": tables[name]} for name in _MANIFESTS if name in tables]
+    return next((parts for parts in (manifests, *of_all, folders) if {"", *TRAIN} & set(parts)), {})
+
+
+def trained_part(dataset: object) -> object:
+    """What ``load_speech`` trains on: of a folder with splits the manifest or the folder of its split train."""
+    if not isinstance(dataset, str | os.PathLike):
+        return dataset
+    path = user_path(dataset, "dataset")
+    parts = _parts(path, _tables(path)) if path.is_dir() else {}
+    return next((trained_part(parts[name]) for name in TRAIN if name in parts), dataset)
 
 
 def _from_hub(name: str, hub: dict[str, str | None]) -> dict[str, Dataset]:
@@ -256,17 +277,28 @@ def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str
 
 
 def read_folder(folder: Path) -> dict[str, Dataset]:
-    """The splits of a folder of Parquet files, or of clips with a .txt, .srt or .vtt file beside them.
+    """The splits of a folder of Parquet files, of Kaldi, of LibriSpeech, or of clips with a text file beside each.
 
-    There are none where it holds neither.
+    Such a file is a .txt, .srt or .vtt. There are no splits where the folder holds no texts.
     """
-    files = [Path(row.path) for row in listed_rows({"folder": utf8(folder)})[1] if not row.error]
+    rows = [row for row in listed_rows({"folder": utf8(folder)})[1] if not row.error]
+    files = [Path(row.path) for row in rows]
     if all(file.suffix == ".parquet" for file in files):
         return read_parquet_splits(files) if files else {}
-    texts = [_text(clip) for clip in files]
+    chapters = {parent: _chapter(parent) for parent in {file.parent for file in files}}
+    texts = [
+        row.text or chapters[file.parent].get(file.stem) or _text(file) for row, file in zip(rows, files, strict=True)
+    ]
     if all(text is None for text in texts):
         return {}
-    return {"train": paired((str(clip.resolve()), text, None) for clip, text in zip(files, texts, strict=True))}
+    absolute = [replace(row, path=str(file.resolve())) for row, file in zip(rows, files, strict=True)]
+    return {"train": paired((path, text, None) for path, text in zip(_files(absolute), texts, strict=True))}
+
+
+def _chapter(folder: Path) -> dict[str, str]:
+    """The texts of a folder of LibriSpeech by the names of their clips."""
+    lines = (line for file in folder.glob("*.trans.txt") for line in file.read_text("utf-8").splitlines())
+    return {name: text for name, _, text in (line.partition(" ") for line in lines)}
 
 
 def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:

@@ -310,7 +310,9 @@ def _measured_rows(
     dataset: object, model: object, collator: Callable[[list[Any]], Any] | None
 ) -> tuple[dict[str, Any], BatchFunction | None]:
     from ..data.scan import scan_audio
+    from ..data.splits import trained_part
 
+    dataset = trained_part(dataset)
     examples = examples_of(open_source(dataset).data, collator, model)
     scanned = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
     durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")

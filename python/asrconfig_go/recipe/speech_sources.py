@@ -144,7 +144,7 @@ def load_speech(
 
     - ``"demo"``: the bundled clips of spoken digits, four minutes to train on and one to evaluate with;
     - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file beside each
-      clip (x.txt beside x.wav), with Parquet files, or what ``save_to_disk`` wrote;
+      clip (x.txt beside x.wav), of LibriSpeech or Kaldi, with Parquet files, or what ``save_to_disk`` wrote;
     - a manifest: .csv, .tsv, .jsonl, also with .gz, which is read as for ``scan_audio``. Paths count from its folder
       on, or from clips, wavs or audio in it. A column ``split`` distinguishes train and test;
     - the name of a dataset on the Hub, ``name`` being its configuration, ``split`` and ``evaluation_split`` its

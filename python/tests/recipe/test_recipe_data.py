@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from conftest import WavMaker
 
+from asrconfig_go import create_optimal_config
+from asrconfig_go.data.scan import scan_audio
+from asrconfig_go.data.splits import trained_part
 from asrconfig_go.errors import (
     AsrConfigError,
     CorruptFileError,
@@ -110,6 +113,37 @@ def test_text_files_beside_clips(tmp_path: Path) -> None:
     data = loaded(tmp_path, evaluation_share=0).clean()
     assert sorted(column(data.train, "text")) == sorted(text for _, text in clips[1:])
     assert "1 clip without a transcript left out" in data.notes
+
+
+def test_texts_of_librispeech_and_kaldi(tmp_path: Path) -> None:
+    clips = folder_of_clips(tmp_path / "speaker" / "chapter")
+    lines = [f"{path.stem} {text}\n" for path, text in clips]
+    (tmp_path / "speaker" / "chapter" / "1-2.trans.txt").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "kaldi").mkdir()
+    (tmp_path / "kaldi" / "wav.scp").write_text("".join(f"{path.stem} {path}\n" for path, _ in clips))
+    (tmp_path / "kaldi" / "text").write_text("".join(lines))
+    texts = sorted(text for _, text in clips)
+    for source in ("speaker", "kaldi", "kaldi/wav.scp"):
+        assert sorted(column(loaded(tmp_path / source, evaluation_share=0).train, "text")) == texts
+    (tmp_path / "kaldi" / "segments").write_text(f"a {clips[0][0].stem} 0.1 0.3\nb {clips[1][0].stem} 0 0.2\n")
+    (tmp_path / "kaldi" / "text").write_text("a one\nb two\n")
+    pieces = loaded(tmp_path / "kaldi", evaluation_share=0).train
+    assert (column(pieces, "text"), column(pieces, "length")) == (["one", "two"], [3200, 3200])
+
+
+def test_a_plan_is_for_the_clips_that_are_trained_on(tmp_path: Path) -> None:
+    clips = folder_of_clips(tmp_path / "clips")
+    write_table(tmp_path / "train.tsv", [{"path": path.name, "sentence": text} for path, text in clips[:4]])
+    write_table(tmp_path / "test.tsv", [{"path": path.name, "sentence": text} for path, text in clips[4:5]])
+    _, manager = create_optimal_config(tmp_path, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    assert manager.dataset is not None
+    assert manager.dataset.sample_count == len(loaded(tmp_path).train) == 4
+    folder = tmp_path / "folders"
+    for split, part in (("train", clips[:2]), ("dev", clips[2:])):
+        (folder / split).mkdir(parents=True)
+        for path, _ in part:
+            path.rename(folder / split / path.name)
+    assert len(scan_audio(trained_part(folder))) == 2
 
 
 def test_splits_by_files_and_by_folders(tmp_path: Path) -> None:
