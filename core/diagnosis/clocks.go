@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
@@ -14,56 +15,46 @@ const (
 	brakeShare = 0.02
 )
 
-// clockFinding is a finding about a clock that is held back on the first card where it is.
-func clockFinding(f *figures, throttled func(card) float64, threshold float64,
-	kind, title, cause, change, severity string) *Finding {
-	for _, c := range f.gpus {
-		if share := throttled(c); share >= threshold {
-			return &Finding{
-				Kind: kind, Severity: severity, Title: title,
-				lost: share * max(0, 1-orOne(c.clock)),
-				Evidence: fmt.Sprintf(
-					"GPU %d was held back %s in %s of the readings %s: clock at %s of the "+
-						"highest, up to %.0f °C, %s", c.index, cause,
-					units.Percent(share), f.over(), units.Percent(c.clock), c.temperature,
-					watts(c)),
-				Change: change,
-			}
+// clockRule finds a clock that is held back on the first card where it is.
+func clockRule(throttled func(card) float64, threshold float64,
+	kind, title, cause, change, severity string) rule {
+	return func(f *figures, _ Run) *Finding {
+		i := slices.IndexFunc(f.gpus, func(c card) bool { return throttled(c) >= threshold })
+		if i < 0 {
+			return nil
+		}
+		c := f.gpus[i]
+		return &Finding{
+			Kind: kind, Severity: severity, Title: title,
+			lost: throttled(c) * max(0, 1-orOne(c.clock)),
+			Evidence: fmt.Sprintf("GPU %d was held back %s in %s of the readings %s: clock at %s "+
+				"of the highest, up to %.0f °C, %s", c.index, cause, units.Percent(throttled(c)),
+				f.over(), units.Percent(c.clock), c.temperature, watts(c)),
+			Change: change,
 		}
 	}
-	return nil
 }
 
-func heat(f *figures, _ Run) *Finding {
-	return clockFinding(f, func(c card) float64 {
-		return c.hot
-	}, hotShare, "heat", "The GPU is throttled by heat", "by heat",
+var (
+	heat = clockRule(func(c card) float64 { return c.hot }, hotShare, "heat",
+		"The GPU is throttled by heat", "by heat",
 		"cool the card better: clean its fans and filters, leave a slot free beside it, or lower "+
 			"the room's temperature", runlog.SeverityWarn)
-}
 
-// power is usual on cards at their limit; it counts where the clock is far down.
-func power(f *figures, _ Run) *Finding {
-	return clockFinding(f, whenSlow(func(c card) float64 {
-		return c.capped
-	}), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
+	// power is usual on cards at their limit; it counts where the clock is far down.
+	power = clockRule(whenSlow(func(c card) float64 { return c.capped }), powerTold, "power",
+		"The GPU is throttled by its power limit", "by its power limit",
 		"raise the power limit (nvidia-smi -q -d POWER shows the highest; nvidia-smi -pl sets it)",
 		Info)
-}
 
-func brake(f *figures, _ Run) *Finding {
-	return clockFinding(f, func(c card) float64 {
-		return c.braked
-	}, brakeShare, "power_brake", "The power supply slows the GPU down", "by an external brake",
+	brake = clockRule(func(c card) float64 { return c.braked }, brakeShare, "power_brake",
+		"The power supply slows the GPU down", "by an external brake",
 		"give the card a power supply and cables that carry its limit", runlog.SeverityWarn)
-}
 
-func heldClock(f *figures, _ Run) *Finding {
-	return clockFinding(f, whenSlow(func(c card) float64 {
-		return c.set
-	}), powerTold, "clock_setting", "The GPU's clock is set low", "by a setting",
+	heldClock = clockRule(whenSlow(func(c card) float64 { return c.set }), powerTold,
+		"clock_setting", "The GPU's clock is set low", "by a setting",
 		"reset the clocks with nvidia-smi -rgc", runlog.SeverityWarn)
-}
+)
 
 // whenSlow counts readings of cards alone whose clock is far down.
 func whenSlow(throttled func(card) float64) func(card) float64 {
@@ -116,7 +107,7 @@ func gaps(f *figures, _ Run) *Finding {
 	}
 	return &Finding{
 		Kind: "gaps", Severity: Info, Title: "The machine or the process was stopped for a while",
-		Evidence: fmt.Sprintf("%s without readings, %d of %d events", times(n), n,
+		Evidence: fmt.Sprintf("%s without readings, %d of %d events", units.Times(n), n,
 			len(f.log.Events)),
 		Change: "keep the machine awake while it trains: systemd-inhibit --what=sleep before " +
 			"the command",

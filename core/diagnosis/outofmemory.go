@@ -27,7 +27,7 @@ func outOfMemory(f *figures, run Run) *Finding {
 		Kind: "out_of_memory", Severity: runlog.SeverityCritical,
 		Title: "The training ran out of GPU memory",
 		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card",
-			times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
+			units.Times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
 		Change: change, Setting: setting, Value: value,
 	}
 }
@@ -195,11 +195,4 @@ func orNothing(bytes float64) string {
 		return "an unknown amount"
 	}
 	return units.Size(bytes)
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }

@@ -183,8 +183,8 @@ func (x *explainer) overBudget() *Caution {
 		when = fmt.Sprintf("in the worst of the simulated orders of %s ", x.kind().Nouns())
 	}
 	return &Caution{level, "over_budget", fmt.Sprintf(
-		"The predicted peak %sis %s, over the budget of %s.", when, inGiB(float64(highest)),
-		inGiB(float64(*m.BudgetBytes))), why, x.lowerPeak()}
+		"The predicted peak %sis %s, over the budget of %s.", when, units.InGiB(highest),
+		units.InGiB(*m.BudgetBytes)), why, x.lowerPeak()}
 }
 
 // lowerPeak says what takes less memory, of what the plan does not do yet.
@@ -201,9 +201,6 @@ func (x *explainer) lowerPeak() string {
 	}
 	return ways + ", or take a larger GPU."
 }
-
-// inGiB is "15.0 GiB".
-func inGiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
 
 func (x *explainer) overrides() *Caution {
 	if len(x.Stale) == 0 {
@@ -270,7 +267,7 @@ func (x *explainer) evaluation() *Caution {
 		until = fmt.Sprintf("those of %d batches on the GPU, all", *c.EvalAccumulationSteps)
 	}
 	return &Caution{warning, "evaluation", fmt.Sprintf("The predictions of %d evaluated %s take "+
-		"at least %s, a quarter or more of the %s.", clips, x.kind().Nouns(), inGiB(float64(size)),
+		"at least %s, a quarter or more of the %s.", clips, x.kind().Nouns(), units.InGiB(size),
 		strings.Join(short, " and the ")), fmt.Sprintf(
 		"The Trainer keeps %s until the evaluation ends; %s.", until, assumed),
 		"Use predict_with_generate=True, or preprocess_logits_for_metrics=lambda logits, labels: " +
@@ -337,7 +334,7 @@ func (x *explainer) hostMemory() *Caution {
 		return nil
 	}
 	return &Caution{serious, "host_memory", fmt.Sprintf("Loading takes about %s of host RAM; %s "+
-		"are available.", inGiB(x.hostBytes()), inGiB(float64(x.Hardware.Memory.AvailableBytes))),
+		"are available.", units.InGiB(x.hostBytes()), units.InGiB(x.Hardware.Memory.AvailableBytes)),
 		"Workers, the batches they hold ready and what is kept add up; the system kills a process " +
 			"when RAM runs out.", "Fewer dataloader_num_workers, a smaller " +
 			"dataloader_prefetch_factor, or cache_dataset = False."}
@@ -359,7 +356,7 @@ func (x *explainer) colab() *Caution {
 		takers = append(takers, "decoded audio that is kept")
 	}
 	return &Caution{warning, "colab_ram", fmt.Sprintf("%s take about %s of %s of host RAM.",
-		strings.Join(takers, " and "), inGiB(need), inGiB(float64(x.Hardware.Memory.TotalBytes))),
+		strings.Join(takers, " and "), units.InGiB(need), units.InGiB(x.Hardware.Memory.TotalBytes)),
 		"On a machine like Colab's the session ends when RAM runs out, without an error; torch " +
 			"and the model take some gigabytes of it, too.", "Keep dataloader_num_workers at 0 " +
 			"and cache_dataset at False, and decode clips as they are needed."}

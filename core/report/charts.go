@@ -106,7 +106,7 @@ func (c *charts) addGPU(t *timeline, g *gpu, group string) {
 		curve{"in use (driver)", g.used, blue, false, true},
 		curve{"reserved by PyTorch", g.reserved, orange, false, false},
 		curve{"allocated by PyTorch", g.allocated, green, false, false})
-	ofStep := func(column func(*runlog.StepSeries) runlog.Column) line {
+	ofStep := func(column column) line {
 		return t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 {
 			if share := ratio(column(s)[i], s.SpentS[i]); share != nil {
 				return *share
@@ -118,28 +118,20 @@ func (c *charts) addGPU(t *timeline, g *gpu, group string) {
 		0.01,
 		curve{"GPU busy", g.row(g.activity.Utilization), blue, true, true},
 		curve{"tensor cores", g.row(g.activity.TensorActive), purple, true, false},
-		curve{"steps waiting for the loader", ofStep(func(s *runlog.StepSeries) runlog.Column {
-			return s.WaitedS
-		}), orange, true, false},
-		curve{"useful work (MFU)", ofStep(func(s *runlog.StepSeries) runlog.Column {
-			return s.ArithmeticS
-		}), green, true, false})
+		curve{"steps waiting for the loader", ofStep(waitedS), orange, true, false},
+		curve{"useful work (MFU)", ofStep(arithmeticS), green, true, false})
 }
 
 // addSteps adds seconds of an optimizer step, with its wait for the loader.
 func (c *charts) addSteps(t *timeline) {
-	seriesOf := func(column func(*runlog.StepSeries) runlog.Column) line {
+	seriesOf := func(column column) line {
 		return t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 {
 			return column(s)[i] / float64(max(1, s.Covers[i]))
 		})
 	}
 	c.add(view.RunPanel{Title: "Seconds a step", Unit: "s"}, 1,
-		curve{"a step", seriesOf(func(s *runlog.StepSeries) runlog.Column {
-			return s.SpentS
-		}), blue, true, true},
-		curve{"of that, the loader", seriesOf(func(s *runlog.StepSeries) runlog.Column {
-			return s.WaitedS
-		}), orange, true, false})
+		curve{"a step", seriesOf(spentS), blue, true, true},
+		curve{"of that, the loader", seriesOf(waitedS), orange, true, false})
 }
 
 // addHosts adds the RAM of all machines, then their processors, then their traffic.

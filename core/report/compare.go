@@ -135,29 +135,21 @@ var figureKinds = []struct {
 	{"audio_rate", "audio s/s", "", func(s *side) *float64 { return s.figures.Steps.AudioRate }},
 	{"waited", "loader wait", "share", func(s *side) *float64 { return s.figures.Steps.Waited }},
 	{"padding", "padding", "share", func(s *side) *float64 { return s.figures.Steps.Padding }},
-	{"utilization", "GPU busy", "share", func(s *side) *float64 {
-		return s.gpuMean(func(g view.GPUFigures) *float64 {
-			return g.Utilization
-		})
-	}},
+	{"utilization", "GPU busy", "share", gpuMean(func(g view.GPUFigures) *float64 {
+		return g.Utilization
+	})},
 	{"model_flops_utilization", "useful work (MFU)", "share", func(s *side) *float64 {
 		return s.figures.Steps.MFU
 	}},
-	{"used_peak_bytes", "peak GPU memory", "bytes", func(s *side) *float64 {
-		return s.gpuMax(func(g view.GPUFigures) *float64 {
-			return g.UsedPeak
-		})
-	}},
-	{"used_mean_bytes", "mean GPU memory", "bytes", func(s *side) *float64 {
-		return s.gpuMean(func(g view.GPUFigures) *float64 {
-			return g.UsedMean
-		})
-	}},
-	{"allocated_peak_bytes", "peak allocated", "bytes", func(s *side) *float64 {
-		return s.gpuMax(func(g view.GPUFigures) *float64 {
-			return g.Allocated
-		})
-	}},
+	{"used_peak_bytes", "peak GPU memory", "bytes", gpuMax(func(g view.GPUFigures) *float64 {
+		return g.UsedPeak
+	})},
+	{"used_mean_bytes", "mean GPU memory", "bytes", gpuMean(func(g view.GPUFigures) *float64 {
+		return g.UsedMean
+	})},
+	{"allocated_peak_bytes", "peak allocated", "bytes", gpuMax(func(g view.GPUFigures) *float64 {
+		return g.Allocated
+	})},
 	{"host_used_peak_bytes", "peak host RAM", "bytes", (*side).hostPeak},
 	{"energy_wh", "energy", "Wh", func(s *side) *float64 { return s.figures.EnergyWh }},
 	{"train_s", "training time", "s", func(s *side) *float64 { return s.figures.Steps.TrainS }},
@@ -199,12 +191,12 @@ func (s *side) clipRate() *float64 {
 }
 
 // gpuMean is the mean of a figure over the GPUs, gpuMax its highest value.
-func (s *side) gpuMean(figure func(view.GPUFigures) *float64) *float64 {
-	return s.ofGPUs(figure).mean()
+func gpuMean(figure func(view.GPUFigures) *float64) func(*side) *float64 {
+	return func(s *side) *float64 { return s.ofGPUs(figure).mean() }
 }
 
-func (s *side) gpuMax(figure func(view.GPUFigures) *float64) *float64 {
-	return s.ofGPUs(figure).top()
+func gpuMax(figure func(view.GPUFigures) *float64) func(*side) *float64 {
+	return func(s *side) *float64 { return s.ofGPUs(figure).top() }
 }
 
 // ofGPUs are the values of one figure of all GPUs that have it, as a line whose points are all at

@@ -69,7 +69,7 @@ func (t *timeline) observed() []view.Moment {
 func (t *timeline) bands() []view.Band {
 	bands := []view.Band{}
 	for _, kind := range []string{runlog.KindEvaluation, runlog.KindCheckpoint} {
-		bands = append(bands, lasting(t.steps(kind, spent), kind)...)
+		bands = append(bands, lasting(t.steps(kind, at(spentS)), kind)...)
 	}
 	for _, s := range t.leads {
 		times := s.moved(s.RunLog.Memory.TimesS)

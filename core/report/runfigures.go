@@ -87,15 +87,12 @@ func (h *host) figures() view.HostFigures {
 
 // stepFigures are of the leading run logs; audio of all ranks.
 func (t *timeline) stepFigures() view.StepFigures {
-	f := view.StepFigures{LongestClip: t.steps(runlog.KindTrain,
-		func(s *runlog.StepSeries, i int) float64 {
-			return s.LongestS[i]
-		}).top()}
-	f.Train, f.TrainS = t.count(runlog.KindTrain), t.steps(runlog.KindTrain, spent).sum()
+	f := view.StepFigures{LongestClip: t.steps(runlog.KindTrain, at(longestS)).top()}
+	f.Train, f.TrainS = t.count(runlog.KindTrain), t.steps(runlog.KindTrain, at(spentS)).sum()
 	f.Evaluation, f.EvaluationS =
-		t.count(runlog.KindEvaluation), t.steps(runlog.KindEvaluation, spent).sum()
+		t.count(runlog.KindEvaluation), t.steps(runlog.KindEvaluation, at(spentS)).sum()
 	f.Checkpoint, f.CheckpointS =
-		t.count(runlog.KindCheckpoint), t.steps(runlog.KindCheckpoint, spent).sum()
+		t.count(runlog.KindCheckpoint), t.steps(runlog.KindCheckpoint, at(spentS)).sum()
 	for _, s := range t.leads {
 		for i, n := range s.RunLog.Steps.Number {
 			if s.RunLog.Steps.Kind[i] == runlog.KindTrain {
@@ -104,44 +101,27 @@ func (t *timeline) stepFigures() view.StepFigures {
 			}
 		}
 	}
-	audio := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.AudioS, s.AudioS
-	})
-	padded := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.PaddedS, s.PaddedS
-	})
-	paired := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.AudioS, s.PaddedS
-	})
-	waited := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.WaitedS, s.SpentS
-	})
-	waiting := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.SpentS, s.WaitedS
-	})
+	audio, padded := t.ofRanks(audioS, audioS), t.ofRanks(paddedS, paddedS)
 	if f.TrainS != nil {
 		f.StepsPerS = ratio(float64(f.Train), *f.TrainS)
 		if audio.n > 0 {
 			f.AudioRate = ratio(audio.sum, *f.TrainS)
 		}
 	}
-	needed := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.ArithmeticS, s.SpentS
-	})
-	sums := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
-		return s.SpentS, s.ArithmeticS
-	})
-	f.Padding, f.Waited, f.MFU = ratio(padded.sum-paired.sum, padded.sum),
-		ratio(waited.sum, waiting.sum), ratio(needed.sum, sums.sum)
+	share := func(part, whole column) *float64 {
+		return ratio(t.ofRanks(part, whole).sum, t.ofRanks(whole, part).sum)
+	}
+	f.Padding = ratio(padded.sum-t.ofRanks(audioS, paddedS).sum, padded.sum)
+	f.Waited, f.MFU = share(waitedS, spentS), share(arithmeticS, spentS)
 	return f
 }
 
 // ofRanks are the totals of a column over the training steps of every rank, of those that know
 // another one, too.
-func (t *timeline) ofRanks(columns func(*runlog.StepSeries) (values, beside runlog.Column)) totals {
+func (t *timeline) ofRanks(column, other column) totals {
 	var joined line
 	for _, s := range t.sources {
-		values, beside := columns(&s.RunLog.Steps)
+		values, beside := column(&s.RunLog.Steps), other(&s.RunLog.Steps)
 		for i, kind := range s.RunLog.Steps.Kind {
 			if kind == runlog.KindTrain && !math.IsNaN(beside[i]) {
 				joined.add([]float64{0}, values[i:i+1])

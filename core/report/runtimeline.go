@@ -196,8 +196,9 @@ func (g *gpu) addSteps(places []place) {
 }
 
 // steps is something of each step of a kind, of the leading run logs.
-func (t *timeline) steps(kind string, value func(steps *runlog.StepSeries,
-	i int) float64) (values line) {
+func (t *timeline) steps(
+	kind string, value func(steps *runlog.StepSeries, i int) float64,
+) (values line) {
 	for _, s := range t.leads {
 		steps := &s.RunLog.Steps
 		for i, k := range steps.Kind {
@@ -209,5 +210,19 @@ func (t *timeline) steps(kind string, value func(steps *runlog.StepSeries,
 	return values
 }
 
-func spent(steps *runlog.StepSeries, i int) float64  { return steps.SpentS[i] }
 func number(steps *runlog.StepSeries, i int) float64 { return float64(steps.Number[i]) }
+
+// column is one of a series of steps.
+type column func(*runlog.StepSeries) runlog.Column
+
+func spentS(s *runlog.StepSeries) runlog.Column      { return s.SpentS }
+func waitedS(s *runlog.StepSeries) runlog.Column     { return s.WaitedS }
+func audioS(s *runlog.StepSeries) runlog.Column      { return s.AudioS }
+func paddedS(s *runlog.StepSeries) runlog.Column     { return s.PaddedS }
+func longestS(s *runlog.StepSeries) runlog.Column    { return s.LongestS }
+func arithmeticS(s *runlog.StepSeries) runlog.Column { return s.ArithmeticS }
+
+// at is the value of a column for one step.
+func at(c column) func(*runlog.StepSeries, int) float64 {
+	return func(s *runlog.StepSeries, i int) float64 { return c(s)[i] }
+}

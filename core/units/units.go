@@ -35,6 +35,9 @@ func Size[N Number](size N) string {
 	return fmt.Sprintf("%.0f B", bytes)
 }
 
+// InGiB is "15.0 GiB".
+func InGiB[N Number](bytes N) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/GiB) }
+
 // Rate is "60 MB/s", "0".
 func Rate(bytesPerSecond float64) string {
 	switch {
@@ -88,6 +91,14 @@ func Percent(share float64) string {
 		return fmt.Sprintf("%.0f %%", 100*share)
 	}
 	return fmt.Sprintf("%.1f %%", 100*share)
+}
+
+// Times is "once", "3 times".
+func Times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // Listed is the first items and how many more there are: "a, b and 3 more".

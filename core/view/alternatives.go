@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // alternatives are the plan and the other ways, each epoch with a meter.
@@ -61,7 +62,7 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 	case a.Speed != nil:
 		against.Text = againstPlan(*a.Speed)
 	}
-	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(bytes) })
+	peak := known(a.PeakBytes, func(bytes int64) string { return units.InGiB(bytes) })
 	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits,
 		{Text: peak, Class: "tight"}, epoch, against}}
 }

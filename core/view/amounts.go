@@ -26,18 +26,13 @@ func orZero(figure *float64) float64 {
 	return *figure
 }
 
-// inGiB is "15.0 GiB".
-func inGiB[N units.Number](bytes N) string {
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/units.GiB)
-}
-
 // size is "20.1 GiB", "640 MiB", "0".
 func size(bytes float64) string {
 	switch {
 	case math.Abs(bytes) < units.MiB/2:
 		return "0"
 	case math.Abs(bytes) >= 0.95*units.GiB:
-		return inGiB(bytes)
+		return units.InGiB(bytes)
 	}
 	return fmt.Sprintf("%.0f MiB", bytes/units.MiB)
 }
@@ -45,9 +40,9 @@ func size(bytes float64) string {
 // part is "11.9 of 15.0 GiB", a small part in MiB.
 func part(bytes, total float64) string {
 	if bytes < 0.095*units.GiB {
-		return fmt.Sprintf("%.0f MiB of %s", bytes/units.MiB, inGiB(total))
+		return fmt.Sprintf("%.0f MiB of %s", bytes/units.MiB, units.InGiB(total))
 	}
-	return fmt.Sprintf("%.1f of %s", bytes/units.GiB, inGiB(total))
+	return fmt.Sprintf("%.1f of %s", bytes/units.GiB, units.InGiB(total))
 }
 
 // intoRun is "0:07:31", "2 d 03:10:00": seconds from the run's start.
@@ -104,14 +99,6 @@ func counted(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// times is "once", "3 times".
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // epochs is "1 epoch", "2.5 epochs".

@@ -73,7 +73,7 @@ func machineLine(h profile.Hardware) string {
 	var names []string
 	for _, g := range h.GPUs {
 		names = append(names, fmt.Sprintf("%s, %s", name(g.Name),
-			inGiB(g.MemoryTotalBytes)))
+			units.InGiB(g.MemoryTotalBytes)))
 	}
 	return several(names) + "; " + hostLine(h)
 }
@@ -108,7 +108,7 @@ func (r comparisonRecord) brief(title string) []Block {
 			t.Rows = append(t.Rows, row{Cells: []cell{{Text: plan.name(), Class: "tight"},
 				{Text: plan.short()},
 				{Text: fmt.Sprintf("%.1f of %s", float64(plan.PeakBytes)/units.GiB,
-					inGiB(plan.MemoryBytes)), Class: "tight"},
+					units.InGiB(plan.MemoryBytes)), Class: "tight"},
 				{Text: around(plan.RunHours), Class: "tight"},
 				{Text: known(plan.Cost, func(c profile.Range) string {
 					return number(c.Likely)

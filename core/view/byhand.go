@@ -62,7 +62,7 @@ func (c handCase) section(shared []string) section {
 			totals.Rows = append(totals.Rows, handTotals(row))
 		}
 	}
-	s := section{Title: c.title(), Body: []Block{allFacts(c.training()), taken}}
+	s := section{Title: c.title(), Body: []Block{allFacts(joined(workload(c.Workload), c.precision())), taken}}
 	if len(totals.Rows) > 0 {
 		s.Body = append(s.Body, totals)
 	}
@@ -79,17 +79,7 @@ func (c handCase) section(shared []string) section {
 // title is "L4, 22.5 GiB: facebook/wav2vec2-xls-r-1b".
 func (c handCase) title() string {
 	return fmt.Sprintf("%s, %s: %s", gpuPlan{GPU: c.GPU, Count: c.Count}.name(),
-		inGiB(c.MemoryBytes), name(c.Model))
-}
-
-// training is "100 clips, 0.2 h, longest 8 s; effective batch 32, 3 epochs, bf16".
-func (c handCase) training() string {
-	amount, longest := fmt.Sprintf("%.1f h", c.Hours), length(c.LongestS)+" s"
-	if c.RowKind.AreTexts() {
-		amount, longest = c.RowKind.Amount(c.Hours), c.RowKind.Length(c.LongestS)
-	}
-	return joined(fmt.Sprintf("%s, %s, longest %s; effective batch %d, %s",
-		c.RowKind.Count(c.Clips), amount, longest, c.Target, epochs(c.Epochs)), c.precision())
+		units.InGiB(c.MemoryBytes), name(c.Model))
 }
 
 // precision is that of all settings; "" where they differ.

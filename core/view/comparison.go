@@ -29,9 +29,7 @@ func (r comparisonRecord) plans() []gpuPlan {
 }
 
 func comparison(r comparisonRecord) Document {
-	doc := Document{Title: fmt.Sprintf("%s: %s, %s, longest %s; effective batch %d, %s",
-		r.Model.label(), r.RowKind.Count(r.Clips), r.amount(), r.longest(), r.Target,
-		epochs(r.Epochs))}
+	doc := Document{Title: r.Model.label() + ": " + workload(r.Workload)}
 	doc.Brief = r.brief(doc.Title)
 	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $",
 		"kWh", "bound by"}}
@@ -60,20 +58,14 @@ func comparison(r comparisonRecord) Document {
 	return doc
 }
 
-// amount is "9.9 h", "12979 tokens".
-func (r comparisonRecord) amount() string {
-	if r.RowKind.AreTexts() {
-		return r.RowKind.Amount(r.Hours)
+// workload is "100 clips, 0.2 h, longest 8 s; effective batch 32, 3 epochs".
+func workload(w compare.Workload) string {
+	amount := fmt.Sprintf("%.1f h", w.Hours)
+	if w.RowKind.AreTexts() {
+		amount = w.RowKind.Amount(w.Hours)
 	}
-	return fmt.Sprintf("%.1f h", r.Hours)
-}
-
-// longest is "25 s", "128 tokens".
-func (r comparisonRecord) longest() string {
-	if r.RowKind.AreTexts() {
-		return r.RowKind.Length(r.LongestS)
-	}
-	return length(r.LongestS) + " s"
+	return fmt.Sprintf("%s, %s, longest %s; effective batch %d, %s", w.RowKind.Count(w.Clips),
+		amount, w.RowKind.Length(w.LongestS), w.Target, epochs(w.Epochs))
 }
 
 // best are the cheapest and the fastest, which marks tell in HTML.
@@ -88,14 +80,6 @@ func (r comparisonRecord) best() inText {
 		}
 	}
 	return lines
-}
-
-// length is "25", "1.954", "36000".
-func length(seconds float64) string {
-	if seconds < 1000 {
-		return fmt.Sprintf("%.4g", seconds)
-	}
-	return fmt.Sprintf("%.0f", seconds)
 }
 
 func (p gpuPlan) name() string {
@@ -117,7 +101,7 @@ func (p gpuPlan) row() row {
 	return row{Cells: []cell{
 		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.LargestBatch)},
 		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
-			inGiB(p.MemoryBytes), 100*used), Class: "tight", Meter: used,
+			units.InGiB(p.MemoryBytes), 100*used), Class: "tight", Meter: used,
 			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},
 		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
 		{Text: known(p.EnergyKWh, func(r profile.Range) string {
@@ -174,14 +158,14 @@ func number(x float64) string {
 
 func (p gpuPlan) unfit() notice {
 	n := notice{Level: "warning", What: fmt.Sprintf("%s (%s of %s to use): does not fit", p.name(),
-		inGiB(p.BudgetBytes), inGiB(p.MemoryBytes))}
+		units.InGiB(p.BudgetBytes), units.InGiB(p.MemoryBytes))}
 	for _, w := range p.Remedies {
 		sign := "✗"
 		if w.Fits {
 			sign = "→"
 		}
 		n.Lines = append(n.Lines, fmt.Sprintf("%s %s: %s", sign, w.What,
-			inGiB(w.PeakBytes)))
+			units.InGiB(w.PeakBytes)))
 	}
 	return n
 }
@@ -250,7 +234,7 @@ func largest(r largestRecord) Document {
 				best[i] = name(m.Name)
 			}
 			c := fitting(w.Fits)
-			c.Text = strings.Fields(c.Text)[0] + " " + inGiB(w.PeakBytes)
+			c.Text = strings.Fields(c.Text)[0] + " " + units.InGiB(w.PeakBytes)
 			cells.Cells = append(cells.Cells, c)
 		}
 		t.Rows = append(t.Rows, cells)
@@ -260,7 +244,7 @@ func largest(r largestRecord) Document {
 		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
 	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing",
-		name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{allFacts(first...), t}}
+		name(r.GPU), units.InGiB(r.Budget), r.Seconds), Blocks: []Block{allFacts(first...), t}}
 	t.Brief = shownRows
 	doc.Brief = []Block{allFacts(append([]string{doc.Title}, first...)...), t}
 	return doc

@@ -19,10 +19,10 @@ func hardwareLines(h profile.Hardware) []string {
 	for _, g := range h.GPUs {
 		free := " (from the catalogue)"
 		if g.MemoryFreeBytes != nil {
-			free = fmt.Sprintf(", %s free", inGiB(*g.MemoryFreeBytes))
+			free = fmt.Sprintf(", %s free", units.InGiB(*g.MemoryFreeBytes))
 		}
 		lines = append(lines, fmt.Sprintf("GPU %d: %s, %s, compute capability %s%s", g.Index,
-			name(g.Name), inGiB(g.MemoryTotalBytes), g.ComputeCapability, free))
+			name(g.Name), units.InGiB(g.MemoryTotalBytes), g.ComputeCapability, free))
 	}
 	if len(lines) == 0 {
 		lines = []string{fmt.Sprintf("no GPU (%s)", h.NoGPUReason)}
@@ -47,7 +47,7 @@ func hostLine(h profile.Hardware) string {
 		limited = fmt.Sprintf(" (limited by %s)", h.Memory.LimitSource)
 	}
 	return fmt.Sprintf("CPU %s, RAM %s available of %s%s", cores,
-		inGiB(h.Memory.AvailableBytes), inGiB(h.Memory.TotalBytes), limited)
+		units.InGiB(h.Memory.AvailableBytes), units.InGiB(h.Memory.TotalBytes), limited)
 }
 
 // modelRecord is a profile whose counts may be made by hand.

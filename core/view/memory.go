@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
@@ -120,7 +121,7 @@ func (r memoryRecord) shortVerdict() string {
 	}
 	tight := ""
 	if r.Retries > 0 {
-		tight = ", after emptying the allocator's cache " + times(int(r.Retries))
+		tight = ", after emptying the allocator's cache " + units.Times(int(r.Retries))
 	}
 	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available,
 		units.Size(*r.Headroom), tight)
@@ -173,20 +174,24 @@ func (r memoryRecord) shareOfPeak(component string) string {
 		float64(max(r.PeakAllocated, 1)))
 }
 
+// component is a numbered part of memory, in its colour.
+func component(number int, name string, bytes float64, note string) segment {
+	return segment{Name: strings.ReplaceAll(name, "_", " "), Value: bytes,
+		Text: units.Size(bytes), Colour: colourOf(name), Label: strconv.Itoa(number), Note: note}
+}
+
 // bar is what holds the peak, against the GPU's memory where one is known.
 func (r memoryRecord) bar() bars {
 	b := bars{Kind: "bars", Title: "memory at the peak", Unit: "bytes", Rows: []barRow{{}},
 		Ticks: true, Legend: true, Aside: true}
 	sum := uint64(0)
-	add := func(component string, bytes uint64, note string) {
+	add := func(name string, bytes uint64, note string) {
 		b.Rows[0].Parts = append(b.Rows[0].Parts,
-			segment{Name: strings.ReplaceAll(component, "_", " "), Value: float64(bytes),
-				Text: units.Size(bytes), Colour: colourOf(component),
-				Label: fmt.Sprintf("%d", len(b.Rows[0].Parts)+1), Note: note})
+			component(len(b.Rows[0].Parts)+1, name, float64(bytes), note))
 	}
-	for _, component := range ordered(r.AtPeak.Components) {
-		add(component, r.AtPeak.Components[component], r.shareOfPeak(component))
-		sum += r.AtPeak.Components[component]
+	for _, name := range ordered(r.AtPeak.Components) {
+		add(name, r.AtPeak.Components[name], r.shareOfPeak(name))
+		sum += r.AtPeak.Components[name]
 	}
 	if r.PeakReserved > sum {
 		add("reserved, not held", r.PeakReserved-sum, "")

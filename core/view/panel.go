@@ -106,7 +106,7 @@ func (r panelRecord) tiles() tiles {
 		}
 		figures = append(figures, memoryTile(title+" memory", g.Used, g.Total,
 			"with PyTorch's cache"),
-			tile{Name: "headroom", Value: known(g.Headroom, inGiB), Note: "unused cache is free"})
+			tile{Name: "headroom", Value: known(g.Headroom, units.InGiB), Note: "unused cache is free"})
 		if i < len(r.Activity.GPUs) && r.Activity.GPUs[i].Utilization != nil {
 			figures = append(figures, r.Activity.GPUs[i].tile())
 		}
@@ -117,7 +117,7 @@ func (r panelRecord) tiles() tiles {
 			Note: "this training " + known(a.TreeCPU, units.Percent), Meter: a.CPU})
 	}
 	if w := r.Activity.Workers; w != nil && *w > 0 {
-		figures = append(figures, tile{Name: "loader's workers", Value: inGiB(*w), Note: "RAM"})
+		figures = append(figures, tile{Name: "loader's workers", Value: units.InGiB(*w), Note: "RAM"})
 	}
 	if r.MFU != nil {
 		figures = append(figures, useful(*r.MFU))
@@ -134,7 +134,7 @@ func memoryTile(title string, used, total *float64, note string) tile {
 	if share == nil {
 		return tile{Name: title, Value: "unknown", Note: note}
 	}
-	return tile{Name: title, Value: fmt.Sprintf("%.1f of %s", *used/units.GiB, inGiB(*total)),
+	return tile{Name: title, Value: fmt.Sprintf("%.1f of %s", *used/units.GiB, units.InGiB(*total)),
 		Note: note, Meter: share}
 }
 

@@ -150,8 +150,8 @@ func (r planRecord) devices() []Block {
 		t.Rows = append(t.Rows, row{Cells: []cell{
 			{Text: fmt.Sprintf("%d", d.Index)}, {Text: name(d.Name)},
 			{Text: fmt.Sprintf("%d", d.Samples)}, {Text: fmt.Sprintf("%d", d.MicroBatchSize)},
-			{Text: inGiB(d.PeakBytes), Class: "tight", Meter: filled},
-			{Text: inGiB(d.BudgetBytes), Class: "tight"},
+			{Text: units.InGiB(d.PeakBytes), Class: "tight", Meter: filled},
+			{Text: units.InGiB(d.BudgetBytes), Class: "tight"},
 		}})
 	}
 	return []Block{section{Title: "Devices", Body: []Block{t}}}
@@ -176,11 +176,9 @@ func (r planRecord) memory() []Block {
 		return byComponent(a.Name, b.Name)
 	})
 	for i, p := range m.Parts {
+		share := fmt.Sprintf("%.0f%%", 100*float64(p.Bytes)/peak)
 		b.Rows[0].Parts = append(b.Rows[0].Parts,
-			segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: float64(p.Bytes),
-				Text: units.Size(p.Bytes), Colour: colourOf(p.Name),
-				Label: fmt.Sprintf("%d", i+1),
-				Note:  fmt.Sprintf("%.0f%%", 100*float64(p.Bytes)/peak)})
+			component(i+1, p.Name, float64(p.Bytes), share))
 	}
 	b.Levels = append(b.Levels, level{Name: "peak", At: others + peak,
 		Text: units.Size(peak)})

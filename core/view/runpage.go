@@ -107,7 +107,7 @@ func ranOut(n int) string {
 	if n == 0 {
 		return "never ran out"
 	}
-	return "ran out " + times(n)
+	return "ran out " + units.Times(n)
 }
 
 func (r RunFigures) machines() string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const settingsTitle = "Optimized Settings"
@@ -112,7 +113,7 @@ func (r planRecord) peak() string {
 	case r.Config.DeviceCount > 1:
 		where += ", the fullest GPU"
 	}
-	peak := inGiB(m.PeakBytes)
+	peak := units.InGiB(m.PeakBytes)
 	if m.TotalBytes != nil {
 		used, total := float64(m.PeakBytes), float64(*m.TotalBytes)
 		peak = fmt.Sprintf("%s (%.0f %%)", part(used, total), 100*used/max(1, total))
