@@ -9,6 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
@@ -63,8 +64,12 @@ func TestTemplates(t *testing.T) {
 		2: {trace.KindMicro: {{1}, {4, 7, 10, 13}, {16, 19, 22}}, trace.KindAccumulate: {{2, 5, 8, 11, 14}, {17, 20, 23}}, trace.KindStep: {{3}, {6, 9, 12, 15, 18, 21, 24}}},
 	} {
 		got := map[string][][]int{}
-		for _, c := range opened(t, tracetest.Usual(accumulation)).Summary().Templates {
-			got[c.Kind] = append(got[c.Kind], c.Segments)
+		for _, c := range opened(t, tracetest.Usual(accumulation)).templates.Templates {
+			var segments []int
+			for _, r := range c.Recordings {
+				segments = append(segments, r.Segment)
+			}
+			got[c.Kind] = append(got[c.Kind], segments)
 		}
 		for kind, segments := range want {
 			require.Equal(t, segments, got[kind], "%s with accumulation %d", kind, accumulation)
@@ -102,15 +107,13 @@ func openReal(t testing.TB, name string) (*trace.Trace, *Model) {
 
 func TestRealTraceIsExact(t *testing.T) {
 	_, m := openReal(t, "wav2vec2.trace")
-	s := m.Summary()
-	require.Equal(t, 6939, s.Storages)
-	require.Equal(t, s.Storages, s.Exact)
-	require.Zero(t, s.Approximate)
-	require.Zero(t, s.Ambiguous)
-	structures := map[string]int{}
-	for _, c := range s.Templates {
+	storages, structures := 0, map[string]int{}
+	for _, c := range m.templates.Templates {
+		storages += len(c.Storages) * len(c.Recordings)
+		require.Equal(t, template.Exactness{Exact: len(c.Storages)}, c.Exactness())
 		structures[c.Kind]++
 	}
+	require.Equal(t, 6939, storages)
 	// A first window, later ones, and later ones of a batch of one; the optimizer's step knows no
 	// batch.
 	require.Equal(t, map[string]int{trace.KindLoad: 1, trace.KindMicro: 3, trace.KindStep: 2, trace.KindEvaluate: 2}, structures)

@@ -1,6 +1,7 @@
 package formula
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,13 @@ func fitting(t *testing.T, shapes []trace.Shape, size func(trace.Shape) int64) (
 	return f.Fit(sizes), f
 }
 
+func sizeAt(t *testing.T, fitted Formula, f *Fitter, s trace.Shape) uint64 {
+	t.Helper()
+	v, err := f.vars.At(s)
+	require.NoError(t, err)
+	return fitted.Size(v)
+}
+
 var (
 	several  = shapes(of{2, 1231, 11}, of{3, 1943, 17}, of{5, 2792, 7}, of{4, 1666, 23})
 	evenly   = shapes(of{2, 1230, 11}, of{3, 1942, 17}, of{5, 2792, 7}, of{4, 1666, 23})
@@ -36,44 +44,41 @@ var (
 
 func TestExactFormulas(t *testing.T) {
 	for name, c := range map[string]struct {
-		shapes  []trace.Shape
-		size    func(trace.Shape) int64
-		formula string
+		shapes []trace.Shape
+		size   func(trace.Shape) int64
 	}{
-		"constant":     {several, func(trace.Shape) int64 { return 4096 }, "4096"},
-		"batch":        {several, func(s trace.Shape) int64 { return 8 * s.Batch }, "8·B"},
-		"input":        {several, func(s trace.Shape) int64 { return 4 * s.Batch * s.Length }, "4·B·input"},
-		"frames":       {several, func(s trace.Shape) int64 { return 512 * s.Batch * tracetest.Frames(s.Length) }, "512·B·length2"},
-		"length alone": {several, func(s trace.Shape) int64 { return 8 * tracetest.Frames(s.Length) }, "8·length2"},
+		"constant":     {several, func(trace.Shape) int64 { return 4096 }},
+		"batch":        {several, func(s trace.Shape) int64 { return 8 * s.Batch }},
+		"input":        {several, func(s trace.Shape) int64 { return 4 * s.Batch * s.Length }},
+		"frames":       {several, func(s trace.Shape) int64 { return 512 * s.Batch * tracetest.Frames(s.Length) }},
+		"length alone": {several, func(s trace.Shape) int64 { return 8 * tracetest.Frames(s.Length) }},
 		"scores": {several, func(s trace.Shape) int64 {
 			return 32 * s.Batch * tracetest.Frames(s.Length) * tracetest.Frames(s.Length)
-		}, "32·B·length2·length2"},
-		"labels":          {several, func(s trace.Shape) int64 { return 8 * s.Batch * s.Labels }, "8·B·labels"},
-		"cross attention": {several, func(s trace.Shape) int64 { return s.Batch * s.Labels * tracetest.Frames(s.Length) }, "1·B·labels·length2"},
-		"CTC":             {several, func(s trace.Shape) int64 { return 4 * s.Batch * tracetest.Frames(s.Length) * (2*s.Labels + 1) }, "4·B·length2·(2labels+1)"},
-		"relative":        {several, func(s trace.Shape) int64 { return 128 * (2*tracetest.Frames(s.Length) - 1) }, "128·(2length2-1)"},
-		"class token":     {several, func(s trace.Shape) int64 { return 128 * s.Batch * (tracetest.Frames(s.Length) + 1) }, "128·B·(length2+1)"},
-		"log-sum-exp":     {several, func(s trace.Shape) int64 { return 64 * s.Batch * tracetest.RoundUp(tracetest.Frames(s.Length), 32) }, "64·B·up32(length2)"},
+		}},
+		"labels":          {several, func(s trace.Shape) int64 { return 8 * s.Batch * s.Labels }},
+		"cross attention": {several, func(s trace.Shape) int64 { return s.Batch * s.Labels * tracetest.Frames(s.Length) }},
+		"CTC":             {several, func(s trace.Shape) int64 { return 4 * s.Batch * tracetest.Frames(s.Length) * (2*s.Labels + 1) }},
+		"relative":        {several, func(s trace.Shape) int64 { return 128 * (2*tracetest.Frames(s.Length) - 1) }},
+		"class token":     {several, func(s trace.Shape) int64 { return 128 * s.Batch * (tracetest.Frames(s.Length) + 1) }},
+		"log-sum-exp":     {several, func(s trace.Shape) int64 { return 64 * s.Batch * tracetest.RoundUp(tracetest.Frames(s.Length), 32) }},
 		"aligned mask": {several, func(s trace.Shape) int64 {
 			return 2 * s.Batch * tracetest.Frames(s.Length) * tracetest.RoundUp(tracetest.Frames(s.Length), 8)
-		}, "2·B·length2·up8(length2)"},
+		}},
 		"aligned both ways": {several, func(s trace.Shape) int64 {
 			return 2 * s.Batch * tracetest.RoundUp(tracetest.Frames(s.Length), 64) * tracetest.RoundUp(tracetest.Frames(s.Length), 64)
-		}, "2·B·up64(length2)·up64(length2)"},
-		"flags in bits":    {evenly, func(s trace.Shape) int64 { return 3 * s.Batch * s.Length / 2 }, "1.5·B·input"},
-		"padded":           {several, func(s trace.Shape) int64 { return 128 * s.Batch * (s.Length + 30) }, "3840·B + 128·B·input"},
-		"shifted labels":   {several, func(s trace.Shape) int64 { return 8 * s.Batch * (s.Labels - 1) }, "-8·B + 8·B·labels"},
-		"two maps at once": {several, func(s trace.Shape) int64 { return 4*s.Batch*s.Length + 7*s.Batch*s.Labels*s.Labels }, "4·B·input + 7·B·labels·labels"},
-		"three terms": {several, func(s trace.Shape) int64 { n := tracetest.Frames(s.Length); return s.Batch * (3*n*n + 40*n + 1000) },
-			"1000·B + 40·B·length2 + 3·B·length2·length2"},
-		"one clip":          {oneClip, func(s trace.Shape) int64 { return 512 * tracetest.Frames(s.Length) }, "512·length2"},
-		"one clip, affine":  {oneClip, func(s trace.Shape) int64 { return 512*tracetest.Frames(s.Length) + 640 }, "640 + 512·length2"},
-		"fixed length":      {oneLong, func(s trace.Shape) int64 { return 512 * s.Batch * tracetest.Frames(s.Length) }, "256000·B"},
-		"fixed, and labels": {oneLong, func(s trace.Shape) int64 { return 4 * s.Batch * tracetest.Frames(s.Length) * s.Labels }, "2000·B·labels"},
+		}},
+		"flags in bits":     {evenly, func(s trace.Shape) int64 { return 3 * s.Batch * s.Length / 2 }},
+		"padded":            {several, func(s trace.Shape) int64 { return 128 * s.Batch * (s.Length + 30) }},
+		"shifted labels":    {several, func(s trace.Shape) int64 { return 8 * s.Batch * (s.Labels - 1) }},
+		"two maps at once":  {several, func(s trace.Shape) int64 { return 4*s.Batch*s.Length + 7*s.Batch*s.Labels*s.Labels }},
+		"three terms":       {several, func(s trace.Shape) int64 { n := tracetest.Frames(s.Length); return s.Batch * (3*n*n + 40*n + 1000) }},
+		"one clip":          {oneClip, func(s trace.Shape) int64 { return 512 * tracetest.Frames(s.Length) }},
+		"one clip, affine":  {oneClip, func(s trace.Shape) int64 { return 512*tracetest.Frames(s.Length) + 640 }},
+		"fixed length":      {oneLong, func(s trace.Shape) int64 { return 512 * s.Batch * tracetest.Frames(s.Length) }},
+		"fixed, and labels": {oneLong, func(s trace.Shape) int64 { return 4 * s.Batch * tracetest.Frames(s.Length) * s.Labels }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fitted, f := fitting(t, c.shapes, c.size)
-			require.Equal(t, c.formula, fitted.Describe(f.vars))
 			require.False(t, fitted.Inexact)
 			require.False(t, fitted.Ambiguous)
 			for _, s := range elsewise {
@@ -83,9 +88,7 @@ func TestExactFormulas(t *testing.T) {
 				if c.shapes[0].Batch == 1 {
 					s.Batch = 1
 				}
-				v, err := f.vars.At(s)
-				require.NoError(t, err)
-				require.Equal(t, uint64(c.size(s)), fitted.Size(v))
+				require.Equal(t, uint64(c.size(s)), sizeAt(t, fitted, f, s))
 			}
 		})
 	}
@@ -100,9 +103,7 @@ func TestInexactFormulas(t *testing.T) {
 	})
 	require.True(t, fitted.Inexact)
 	require.InDelta(t, 0.01, fitted.Residual, 0.01)
-	v, err := f.vars.At(elsewise[0])
-	require.NoError(t, err)
-	require.InEpsilon(t, 10*tracetest.Frames(5002)*8, fitted.Size(v), 0.02)
+	require.InEpsilon(t, 10*tracetest.Frames(5002)*8, sizeAt(t, fitted, f, elsewise[0]), 0.02)
 	for i := range several { // traced shapes keep what was traced there
 		require.Equal(t, uint64(fitted.traced[i].size), fitted.Size(f.points[i]))
 	}
@@ -112,9 +113,7 @@ func TestInexactFormulas(t *testing.T) {
 	fitted, f = fitting(t, several, runs)
 	require.True(t, fitted.Inexact)
 	require.LessOrEqual(t, fitted.Residual, 0.002)
-	v, err = f.vars.At(elsewise[0])
-	require.NoError(t, err)
-	require.InEpsilon(t, runs(elsewise[0]), fitted.Size(v), 0.002)
+	require.InEpsilon(t, runs(elsewise[0]), sizeAt(t, fitted, f, elsewise[0]), 0.002)
 }
 
 // TestAmbiguousFormulas: where shapes do not tell formulas apart, the stated order decides and the
@@ -130,7 +129,8 @@ func TestAmbiguousFormulas(t *testing.T) {
 	}
 	fitted, f := fitting(t, alike, padded(64))
 	require.True(t, fitted.Ambiguous)
-	require.Equal(t, "16·up32(length2)", fitted.Describe(f.vars))
+	other := elsewise[1] // whose frames round up to other multiples
+	require.Equal(t, uint64(padded(32)(other)), sizeAt(t, fitted, f, other))
 
 	// Another template knows which.
 	f.confirmed = Confirmed{}
@@ -141,32 +141,27 @@ func TestAmbiguousFormulas(t *testing.T) {
 	}
 	fitted = f.Fit(sizes)
 	require.False(t, fitted.Ambiguous)
-	require.Equal(t, "16·up64(length2)", fitted.Describe(f.vars))
+	require.Equal(t, uint64(padded(64)(other)), sizeAt(t, fitted, f, other))
 
 	// Batch and labels in step with each other.
 	inStep := shapes(of{2, 1231, 20}, of{3, 1943, 30}, of{5, 2792, 50})
 	fitted, f = fitting(t, inStep, func(s trace.Shape) int64 { return 40 * s.Batch })
 	require.True(t, fitted.Ambiguous)
-	require.Equal(t, "40·B", fitted.Describe(f.vars))
+	require.Equal(t, uint64(40*8), sizeAt(t, fitted, f, elsewise[0]))
 
 	// One length twice the other at every shape: the later one, and no fuss about half a frame.
 	fitted, f = fitting(t, shapes(of{2, 1220, 11}, of{3, 1946, 17}, of{5, 2792, 7}), func(s trace.Shape) int64 { return 128 * s.Batch * tracetest.Frames(s.Length) })
 	require.False(t, fitted.Ambiguous)
-	require.Equal(t, "128·B·length2", fitted.Describe(f.vars))
+	require.Equal(t, uint64(128*8*tracetest.Frames(5002)), sizeAt(t, fitted, f, elsewise[0]))
 }
 
 func TestSizesDoNotOverflow(t *testing.T) {
 	fitted, f := fitting(t, several, func(s trace.Shape) int64 { return 32 * s.Batch * s.Length * s.Length })
-	largestShape := shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels)
-	v, err := f.vars.At(largestShape)
-	require.NoError(t, err)
-	require.Equal(t, uint64(trace.TooLarge), fitted.Size(v))
+	largest := shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels)
+	require.Equal(t, uint64(trace.TooLarge), sizeAt(t, fitted, f, largest))
 
 	negative, f := fitting(t, several, func(s trace.Shape) int64 { return 8 * s.Batch * (s.Labels - 1) })
-	none := shape(4, 1231, 0)
-	v, err = f.vars.At(none)
-	require.NoError(t, err)
-	require.Zero(t, negative.Size(v))
+	require.Zero(t, sizeAt(t, negative, f, shape(4, 1231, 0)))
 }
 
 func TestVariables(t *testing.T) {
@@ -174,16 +169,22 @@ func TestVariables(t *testing.T) {
 	v, err := vars.At(shape(3, 1000, 7))
 	require.NoError(t, err)
 	require.Len(t, v.values, vars.count())
-	named := map[string]int64{}
-	for i := range v.values {
-		named[vars.name(i)] = v.values[i]
+	require.Equal(t, int64(3), v.values[variableBatch])
+	labels := vars.bases() - 1
+	for _, row := range []struct {
+		base     int
+		derived  derivation
+		expected int64
+	}{
+		{1, derivation{times: 1}, 332}, // (1000 - 5) / 3 + 1
+		{2, derivation{times: 1}, 166}, // (332 + 2 - 3) / 2 + 1
+		{2, derivation{times: 1, multiple: 32}, 192},
+		{2, derivation{times: 2, plus: -1}, 331},
+		{labels, derivation{times: 2, plus: 1}, 15},
+	} {
+		index := vars.index(row.base, slices.Index(derivations, row.derived))
+		require.Equal(t, row.expected, v.values[index], row)
 	}
-	require.Equal(t, int64(3), named["B"])
-	require.Equal(t, int64(332), named["length1"]) // (1000 - 5) / 3 + 1
-	require.Equal(t, int64(166), named["length2"]) // (332 + 2 - 3) / 2 + 1
-	require.Equal(t, int64(192), named["up32(length2)"])
-	require.Equal(t, int64(331), named["(2length2-1)"])
-	require.Equal(t, int64(15), named["(2labels+1)"])
 	_, err = vars.At(shape(3, 2, 7))
 	require.ErrorContains(t, err, "too short")
 }

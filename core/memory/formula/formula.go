@@ -3,10 +3,8 @@
 package formula
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
@@ -124,37 +122,4 @@ func (f *Formula) IsDoubtful() bool { return f.Inexact || f.Ambiguous }
 
 func (f *Formula) isTraced(p Point) bool {
 	return slices.ContainsFunc(f.traced, func(t traced) bool { return t.shape == p.shape })
-}
-
-// Describe is the formula as people read it: "8·B·length7 + 4·B", "≈ 1.5·B", "(B·length7) rows".
-func (f *Formula) Describe(v Variables) string {
-	words := make([]string, len(f.terms))
-	for i, t := range f.terms {
-		factor := float64(t.coefficient) / float64(f.divisor)
-		if f.Inexact {
-			factor = f.factors[i]
-		}
-		words[i] = fmt.Sprintf("%.6g", factor)
-		if name := t.Describe(v); name != "" {
-			words[i] += "·" + name
-		}
-	}
-	text := strings.Join(words, " + ")
-	if f.Unit.Count >= trace.ColumnSum {
-		text = "(" + text + ") rows"
-	}
-	if f.Inexact {
-		return "≈ " + text
-	}
-	return text
-}
-
-func (m monomial) Describe(v Variables) string {
-	var words []string
-	for _, index := range []int16{m.a, m.b, m.c} {
-		if index != variableOne {
-			words = append(words, v.name(int(index)))
-		}
-	}
-	return strings.Join(words, "·")
 }

@@ -1,8 +1,6 @@
 package formula
 
 import (
-	"fmt"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
@@ -29,19 +27,6 @@ func (d derivation) apply(n int64) int64 {
 		n = (n + d.multiple - 1) / d.multiple * d.multiple
 	}
 	return n
-}
-
-func (d derivation) String(n string) string {
-	switch {
-	case d.multiple > 0:
-		return fmt.Sprintf("up%d(%s)", d.multiple, n)
-	case d.times == 1 && d.plus == 0:
-		return n
-	case d.times == 1:
-		return fmt.Sprintf("(%s%+d)", n, d.plus)
-	default:
-		return fmt.Sprintf("(%d%s%+d)", d.times, n, d.plus)
-	}
 }
 
 // Variables are what sizes are computed from, in the order: 1, the batch, then every derivation of
@@ -100,20 +85,4 @@ func floorDiv(a, b int64) int64 {
 		q--
 	}
 	return q
-}
-
-// name is a variable as people read it: "B", "input", "length7", "labels", "up32(length7)".
-func (v Variables) name(index int) string {
-	switch index {
-	case variableOne:
-		return "1"
-	case variableBatch:
-		return "B"
-	}
-	base, derived := (index-variableFirst)/len(derivations), (index-variableFirst)%len(derivations)
-	name := "labels"
-	if base < len(v) {
-		name = v[base].Name
-	}
-	return derivations[derived].String(name)
 }

@@ -154,12 +154,6 @@ func (t *Template) coverage() coverage {
 		over(func(s trace.Shape) int64 { return s.Labels })}
 }
 
-// Batches are the smallest and the largest batch that the template was traced at.
-func (t *Template) Batches() [2]int {
-	batch := t.coverage().batch
-	return [2]int{int(batch.low), int(batch.high)}
-}
-
 // answers reports whether the template's formulas hold for a shape. What never varied in the trace
 // holds only where it was, and a batch of one takes other paths through broadcasting than larger
 // ones.
