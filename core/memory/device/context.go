@@ -1,7 +1,6 @@
 package device
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -12,19 +11,15 @@ import (
 // A context is a fixed part and one that grows with the threads that the GPU can hold at once: the
 // driver keeps stack and scheduling state for each of them. Fitted by least squares to points
 // (context_test.go has them, with their errors), for PyTorch 2 with CUDA 11.7 or newer, which load
-// kernels when first used; before, all were loaded at once, 700 to 1100 MiB.
+// kernels when first used; before, all were loaded at once, 700 to 1100 MiB. The points are from
+// reports of out-of-memory errors: Zheng-Chong/CatVTON#133, hpcaitech/Open-Sora#697,
+// DengKaiCQ/VGGT-Long#6, DINGYANB/MTVCrafter#21, TianheWu/CoSeR#10, Wan-Video/Wan2.1#465,
+// ali-vilab/VACE#56, 3DTopia/Phidias-Diffusion#8.
 const (
 	contextBase      = 31 * mib
 	contextPerThread = 2.25 * mib / 1024 // bytes per resident thread
-	contextLow       = 0.75              // of the fit; the points lie between 0.83 and 1.12 of it
-	contextHigh      = 1.3
+	contextHigh      = 1.3               // of the fit; the points lie between 0.83 and 1.12 of it
 )
-
-var contextReferences = []string{
-	"Zheng-Chong/CatVTON#133", "hpcaitech/Open-Sora#697", "DengKaiCQ/VGGT-Long#6",
-	"DINGYANB/MTVCrafter#21", "TianheWu/CoSeR#10",
-	"Wan-Video/Wan2.1#465", "ali-vilab/VACE#56", "3DTopia/Phidias-Diffusion#8",
-}
 
 // residentThreads is how many threads a multiprocessor holds at once, by compute capability: the
 // table "Technical Specifications per Compute Capability" of NVIDIA's CUDA programming guide. A
@@ -59,22 +54,10 @@ var cards = map[string]int{
 	"gh200 480gb": 132, "gh200 120gb": 132, "h200": 132, "b200": 148,
 }
 
-// contextFigure is the table's answer for a card.
-func (g GPU) contextFigure() (Figure, error) {
-	lowSMs, highSMs, source, err := g.multiprocessors()
-	if err != nil {
-		return Figure{}, err
-	}
-	threads := g.residentThreads()
-	low, high := fitted(lowSMs, threads), fitted(highSMs, threads)
-	return Figure{
-		Name: "context", Bytes: uint64(math.Round((low + high) / 2)), Low: uint64(low * contextLow),
-		High:   uint64(high * contextHigh),
-		Source: "table", References: contextReferences,
-		Note: fmt.Sprintf("from published out-of-memory reports: 31 MiB and 2.25 MiB for every "+
-			"1024 resident threads, %s of %d threads; "+
-			"PyTorch 2 with CUDA 11.7 or newer", source, threads),
-	}, nil
+// context is the table's answer for a card of so many multiprocessors, and the most that it may be.
+func context(low, high, threads int) (bytes, most uint64) {
+	middle := (fitted(low, threads) + fitted(high, threads)) / 2
+	return uint64(math.Round(middle)), uint64(fitted(high, threads) * contextHigh)
 }
 
 func (g GPU) residentThreads() int {
@@ -86,24 +69,22 @@ func (g GPU) residentThreads() int {
 
 func fitted(sms, threads int) float64 { return contextBase + contextPerThread*float64(sms*threads) }
 
-// multiprocessors returns the range of the card's number and how it is known, in words.
-func (g GPU) multiprocessors() (low, high int, source string, err error) {
+// multiprocessors returns the range of the card's number.
+func (g GPU) multiprocessors() (low, high int, err error) {
 	if g.SMs != nil {
 		if *g.SMs < 1 || *g.SMs > 1024 {
-			return 0, 0, "", fault.New(fault.InvalidArgument, "leave sms out to look it up",
+			err = fault.New(fault.InvalidArgument, "leave sms out to look it up",
 				"a GPU of %d multiprocessors", *g.SMs)
 		}
-		return *g.SMs, *g.SMs, fmt.Sprintf("%d multiprocessors", *g.SMs), nil
+		return *g.SMs, *g.SMs, err
 	}
 	if sms, ok := cardMultiprocessors(g.Name); ok {
-		return sms, sms, fmt.Sprintf("%d multiprocessors", sms), nil
+		return sms, sms, nil
 	}
-	bounds, listed := multiprocessors[g.ComputeCapability]
-	if !listed {
-		bounds = [2]int{10, 200}
+	if bounds, listed := multiprocessors[g.ComputeCapability]; listed {
+		return bounds[0], bounds[1], nil
 	}
-	return bounds[0], bounds[1], fmt.Sprintf("%d to %d multiprocessors (the card is not listed)",
-		bounds[0], bounds[1]), nil
+	return 10, 200, nil
 }
 
 // cardMultiprocessors looks a driver's name up. A MIG slice "… MIG 3g.40gb" has 3 of 7 parts of its

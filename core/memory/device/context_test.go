@@ -6,6 +6,8 @@ import (
 
 	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // points are what reports of out-of-memory errors with PyTorch 2 leave when allocated and cached
@@ -28,11 +30,10 @@ var points = []struct {
 
 func TestFit(t *testing.T) {
 	for _, point := range points {
-		figure, err := gpu(point.card, point.capability).contextFigure()
+		terms, err := Describe(Request{GPU: gpu(point.card, point.capability)})
 		require.NoError(t, err)
-		require.InDelta(t, point.error, point.mib*mib/float64(figure.Bytes)-1, 0.006, point.card)
-		require.LessOrEqual(t, float64(figure.Low), point.mib*mib, point.card)
-		require.GreaterOrEqual(t, float64(figure.High), point.mib*mib, point.card)
+		require.InDelta(t, point.error, point.mib*mib/float64(terms.ContextBytes)-1, 0.006, point.card)
+		require.GreaterOrEqual(t, float64(terms.High), point.mib*mib, point.card)
 	}
 }
 
@@ -43,10 +44,10 @@ func TestBareContextsAreSmaller(t *testing.T) {
 		card, capability string
 		mib              uint64
 	}{{"NVIDIA GeForce RTX 4060 Ti", "8.9", 107}, {"NVIDIA GeForce RTX 3090", "8.6", 256}} {
-		figure, err := gpu(row.card, row.capability).contextFigure()
+		terms, err := Describe(Request{GPU: gpu(row.card, row.capability)})
 		require.NoError(t, err)
-		require.Less(t, row.mib*mib, figure.Bytes)
-		require.Greater(t, 2*row.mib*mib, figure.Bytes)
+		require.Less(t, row.mib*mib, terms.ContextBytes)
+		require.Greater(t, 2*row.mib*mib, terms.ContextBytes)
 	}
 }
 
@@ -70,12 +71,26 @@ func TestMultiprocessors(t *testing.T) {
 		{gpu("NVIDIA X1", "13.0"), 10, 200},
 		{GPU{SMs: &eleven}, 11, 11},
 	} {
-		low, high, _, err := row.gpu.multiprocessors()
+		low, high, err := row.gpu.multiprocessors()
 		require.NoError(t, err)
 		require.Equal(t, []int{row.least, row.most}, []int{low, high}, row.gpu.Name)
 	}
-	_, _, _, err := GPU{SMs: &none}.multiprocessors()
+	_, err := Describe(Request{GPU: GPU{SMs: &none}})
 	require.ErrorContains(t, err, "0 multiprocessors")
+	require.Equal(t, fault.InvalidArgument, fault.From(err).Code)
+}
+
+func TestNCCL(t *testing.T) {
+	request := Request{GPU: gpu("NVIDIA A100-SXM4-80GB", "8.0")}
+	alone, err := Describe(request)
+	require.NoError(t, err)
+	request.NCCL = true
+	for gpus, bytes := range map[int]uint64{2: 544_000_000, 4: 688_000_000} {
+		request.GPUs = &gpus
+		terms, err := Describe(request)
+		require.NoError(t, err)
+		require.Equal(t, []uint64{alone.ContextBytes, bytes, alone.High + ncclCluster}, []uint64{terms.ContextBytes, terms.NCCLBytes, terms.High})
+	}
 }
 
 // Every card of the catalogue has its number of multiprocessors and its resident threads here.

@@ -263,13 +263,13 @@ class Target:
         if not gpus:
             return cls()
         index, card = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
-        request = {"gpu": to_json(card), "torch": installed_version("torch"), "nccl": len(gpus) > 1, "gpus": len(gpus)}
+        request = {"gpu": to_json(card), "nccl": len(gpus) > 1, "gpus": len(gpus)}
         device = native.call("memory.device", request)
         context = device["context_bytes"] + device["nccl_bytes"]
         available = _available(card, _torch_bytes(index, context))
         return cls(
             card.name, card.compute_capability, card.memory_total_bytes, available, context, device["high"],
-            device["source"], device["multiprocessors"], device["threads_per_multiprocessor"],
+            "table", device["multiprocessors"], device["threads_per_multiprocessor"],
         )  # fmt: skip
 
     @property

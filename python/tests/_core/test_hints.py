@@ -44,7 +44,7 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("batching.split", {"host_s": -1}, "give 0 to 1e7 seconds", {}),
     ("batching.split", {"seconds": [1, -1]}, "drop those that cannot be read", {"seconds": [1]}),
     ("batching.split", {"seconds": [1, 90]}, "drop or shorten them", {"seconds": [1]}),
-    ("memory.device", {"torch": "two"}, 'write it as "2.15.0"', {"torch": "2.15.0"}),
+    ("memory.device", {"gpu.sms": 0}, "leave sms out to look it up", {"gpu.sms": 40}),
     ("memory.replay", {"settings": "expandable_segment:True"}, "did you mean",
      {"settings": "expandable_segments:True"}),
     ("memory.replay", {"events": [-5]}, "free every storage once, after its allocation", {"events": [5, -1]}),

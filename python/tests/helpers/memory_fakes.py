@@ -56,9 +56,7 @@ class FakeLibrary:
             "multiprocessors": 108,
             "threads_per_multiprocessor": 2048,
             "nccl_bytes": 0,
-            "low": CONTEXT,
             "high": 2 * CONTEXT,
-            "source": "table",
         }
 
     def snapshot(self, **_: Any) -> dict[str, Any]:
