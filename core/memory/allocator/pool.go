@@ -18,13 +18,10 @@ func (p *pool) reset(small bool, page uint64) {
 
 func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
 
-// freed counts a block that enters the pool and returns its entry.
+// freed dates a block that enters the pool and returns its entry.
 func (a *Allocator) freed(p *pool, index int32) entry {
 	b := &a.blocks[index]
 	b.sinceCall = p.searches
-	if b.split() && !b.expandable {
-		a.stats.InactiveSplit += b.size
-	}
 	return entry{size: b.size, address: b.address, block: index}
 }
 
@@ -44,7 +41,6 @@ func (a *Allocator) putBack(p *pool, index int32) {
 	}
 	n := &a.blocks[neighbour]
 	pos := p.free.find(classOf(n.size), n.size, n.address)
-	a.leavePool(n)
 	a.absorb(index, neighbour)
 	p.free.replace(pos, a.freed(p, index))
 }
@@ -52,14 +48,6 @@ func (a *Allocator) putBack(p *pool, index int32) {
 func (a *Allocator) removeFree(p *pool, index int32) {
 	b := &a.blocks[index]
 	p.free.remove(b.size, b.address)
-	a.leavePool(b)
-}
-
-// leavePool keeps the count of inactive split bytes when a block leaves the pool.
-func (a *Allocator) leavePool(b *block) {
-	if b.split() && !b.expandable {
-		a.stats.InactiveSplit -= b.size
-	}
 }
 
 // takeFree takes the best fit out of the pool, 0 when there is none, and leaves there what is split
@@ -73,7 +61,6 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 		return 0
 	}
 	fit := p.free.entry(pos)
-	a.leavePool(&a.blocks[fit.block])
 	if !a.shouldSplit(p, fit.size-size, size) {
 		p.free.removeAt(pos)
 		return fit.block

@@ -83,10 +83,6 @@ func checkInvariants(t *testing.T, a *Allocator) {
 			require.LessOrEqual(t, b.requested, b.size)
 		} else if b.mapped {
 			freeBlocks++
-			sum.LargestFree = max(sum.LargestFree, b.size)
-			if b.split() && !b.expandable {
-				sum.InactiveSplit += b.size
-			}
 		}
 		if b.next != 0 {
 			next := &a.blocks[b.next]
@@ -100,8 +96,6 @@ func checkInvariants(t *testing.T, a *Allocator) {
 	require.Equal(t, sum.Reserved, stats.Reserved)
 	require.Equal(t, sum.Allocated, stats.Allocated)
 	require.Equal(t, sum.Requested, stats.Requested)
-	require.Equal(t, sum.LargestFree, stats.LargestFree)
-	require.Equal(t, sum.InactiveSplit, stats.InactiveSplit)
 	require.Len(t, append(a.small.free.blocks(), a.large.free.blocks()...), freeBlocks, "every free block is in its pool")
 	require.LessOrEqual(t, stats.Reserved, cmp.Or(a.settings.Limit, uint64(unlimited)))
 	if !a.settings.ExpandableSegments {
@@ -113,7 +107,7 @@ func checkInvariants(t *testing.T, a *Allocator) {
 // agreed are the answers to the sequences of TestSequencesAnswerAsAgreed. They agree with PyTorch's
 // allocator (TestAgreesWithPyTorch); after a change that is meant, run that test and write the new
 // digest here.
-const agreed uint64 = 0x699d4fcb28a0837c
+const agreed uint64 = 0xbc0f3848f3215932
 
 // TestSequencesAnswerAsAgreed runs random sequences with random settings, through an allocator that
 // was used before and reset.

@@ -19,18 +19,11 @@ type Stats struct {
 	Retries uint64 `json:"retries"`
 	OOMs    uint64 `json:"ooms"` // allocations that failed
 	// from cudaMalloc; expandable segments are not counted, as in PyTorch
-	Segments    uint64 `json:"segments"`
-	LargestFree uint64 `json:"largest_free"` // the largest block in the cache
-	// in free blocks that share a segment; 0 for expandable segments, as in PyTorch
-	InactiveSplit uint64 `json:"inactive_split"`
+	Segments uint64 `json:"segments"`
 }
 
 // Stats returns the figures of this moment.
-func (a *Allocator) Stats() Stats {
-	s := a.stats
-	s.LargestFree = max(a.small.free.largest(), a.large.free.largest())
-	return s
-}
+func (a *Allocator) Stats() Stats { return a.stats }
 
 // Held is what is allocated and what is reserved at this moment.
 func (a *Allocator) Held() (allocated, reserved uint64) {

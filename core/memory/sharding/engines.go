@@ -1,14 +1,12 @@
 package sharding
 
-import "fmt"
-
 // ddp keeps everything in each process. Its reducer copies gradients into flat buckets, allocated
 // once for all trained parameters and as wide as they are: a second copy, which only
 // gradient_as_bucket_view saves, and the Trainer does not set that
 // (torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets; transformers/trainer.py passes
 // find_unused_parameters, bucket_cap_mb and broadcast_buffers on).
 func ddp(r Request, s *States) {
-	s.add(&s.Buffers, r.GradientBytes, "DDP's buckets, a second copy of the gradients")
+	s.Buffers += r.GradientBytes
 }
 
 // zero is DeepSpeed's ZeRO under the Trainer. The module is cast to the 16-bit type, buffers
@@ -19,35 +17,26 @@ func ddp(r Request, s *States) {
 // share of them, which DeepSpeed's estimate_zero2_model_states_mem_needs counts as the 4 in 18
 // bytes a parameter.
 func zero(r Request, s *States, stage int) {
-	width, share := widths[r.Precision], fmt.Sprintf("1/%d", r.Devices)
-	s.set(&s.Buffers, 0, "autocast's copies, which the parameters are here")
-	parameters, gradients := min(r.ParameterBytes, width*r.Parameters),
+	width := widths[r.Precision]
+	s.Parameters, s.Gradients = min(r.ParameterBytes, width*r.Parameters),
 		min(r.GradientBytes, width*r.Trainable)
 	if stage == 3 {
-		s.set(&s.Parameters, r.share(parameters), share+
-			" of the parameters, in the type of the computation")
-	} else {
-		s.set(&s.Parameters, parameters, "parameters in the type of the computation")
+		s.Parameters = r.share(s.Parameters)
 	}
 	if stage >= 2 {
-		s.set(&s.Gradients, r.share(gradients), share+
-			" of the gradients, in the type of the computation")
-	} else {
-		s.set(&s.Gradients, gradients, "gradients in the type of the computation")
+		s.Gradients = r.share(s.Gradients)
 	}
-	s.set(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
-	s.add(&s.Optimizer, r.share(4*r.Trainable), share+
-		" of a float32 copy of the trained parameters")
-	s.Step = r.share(4 * r.Trainable)
-	s.add(&s.Buffers, width*ReduceBucket, "bucket in which gradients are reduced")
+	s.Step = r.share(4 * r.Trainable) // as much as the copy of the parameters
+	s.Optimizer = r.flatState() + s.Step
+	s.Buffers = width * ReduceBucket // and none for autocast, whose copies the parameters are here
 	if stage == 1 {
 		// what is copied into the bucket is freed before the bucket's copy is made that is sent
 		return
 	}
-	s.add(&s.Buffers, width*min(r.Trainable, ReduceBucket), "copy of the bucket that is sent")
+	s.Buffers += width * min(r.Trainable, ReduceBucket) // copy of the bucket that is sent
 	if stage == 3 {
 		live := min(r.Parameters, LiveParameters+r.Block()) + min(r.Parameters, PrefetchBucket)
-		s.add(&s.Buffers, width*live, "parameters that are gathered, and the buffer they come in")
+		s.Buffers += width * live // parameters that are gathered, and the buffer they come in
 	}
 }
 
@@ -63,27 +52,20 @@ func zero(r Request, s *States, stage int) {
 // sync_each_batch is set and the Trainer knows it) they stay whole until the last one of an
 // optimizer step.
 func fsdp(r Request, s *States) {
-	width, share := widths[r.Precision], fmt.Sprintf("1/%d", r.Devices)
-	s.set(&s.Buffers, 0, "autocast's copies, which the gathered layers are here")
+	width := widths[r.Precision]
 	parameters, gradients := r.ParameterBytes, r.GradientBytes
 	if width < 4 {
 		parameters, gradients =
 			parameters+max(0, 4*r.Trainable-gradients), max(gradients, 4*r.Trainable)
 	}
-	s.set(&s.Parameters, r.share(parameters), share+" of the parameters")
-	s.set(&s.Gradients, r.share(gradients), share+" of the gradients")
-	s.set(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
-	block, assumed := r.Block(), ""
-	if r.LargestBlock == 0 {
-		assumed = fmt.Sprintf(" (a layer is taken for 1/%d of the model)", assumedLayers)
-	}
-	s.add(&s.Buffers, width*min(r.Parameters, 3*block+r.outside()),
-		"gathered layers and what lies outside of them"+assumed)
-	unsharded := 2 * block
+	s.Parameters, s.Gradients, s.Optimizer = r.share(parameters), r.share(gradients), r.flatState()
+	// gathered layers, which are autocast's copies here, and what lies outside of them
+	s.Buffers = width * min(r.Parameters, 3*r.Block()+r.outside())
+	unsharded := 2 * r.Block()
 	if r.DeferredSends {
 		unsharded = max(unsharded, r.Trainable)
 	}
-	s.add(&s.Buffers, width*min(r.Trainable, unsharded), "whole gradients, before they are sent")
+	s.Buffers += width * min(r.Trainable, unsharded) // whole gradients, before they are sent
 }
 
 // assumedLayers are those of the smallest speech models that anyone shards (wav2vec2-base, Whisper

@@ -61,15 +61,6 @@ type States struct {
 	Total     int64 `json:"total"`   // of the four
 	// besides Total, for the time of the optimizer's step: gradients in float32
 	Step int64 `json:"step"`
-
-	// what makes Total different from that of a process alone; their sum is the difference
-	Terms []Term `json:"terms"`
-}
-
-// Term is a part of the difference, for people: what sharding adds (> 0) or saves (< 0).
-type Term struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
 }
 
 // Strategies are those that share work between processes, in the order in which one would try them:
@@ -94,7 +85,7 @@ func Of(r Request) (States, error) {
 	}
 	s := &States{
 		Parameters: r.ParameterBytes, Gradients: r.GradientBytes, Optimizer: r.OptimizerBytes,
-		Buffers: r.CastBytes, Terms: []Term{},
+		Buffers: r.CastBytes,
 	}
 	if r.Devices > 1 {
 		strategies[r.Strategy](r, s)
@@ -126,17 +117,6 @@ var strategies = map[string]func(Request, *States){
 	"zero3": func(r Request, s *States) { zero(r, s, 3) },
 	"fsdp":  fsdp,
 }
-
-// set sets a part and notes the change.
-func (s *States) set(part *int64, bytes int64, name string) {
-	if change := bytes - *part; change != 0 {
-		s.Terms = append(s.Terms, Term{name, change})
-	}
-	*part = bytes
-}
-
-// add adds to a part.
-func (s *States) add(part *int64, bytes int64, name string) { s.set(part, *part+bytes, name) }
 
 const (
 	maxDevices = 1 << 16
