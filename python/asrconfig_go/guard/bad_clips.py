@@ -168,12 +168,16 @@ class BadClips:
         is_part = 0 < len(blamed) < most
         ends = problem == "error" or self._policy == "raise"
         done = "left out" if is_part and self._policy == "skip" else "raised" if ends else "reported"
-        text += ": every clip alone does so" if blamed and not is_part else ""
+        if blamed and not is_part:
+            text += ": every clip alone does so"
+            if len(blamed) >= _ENOUGH_CLIPS:  # model or settings are at fault
+                blamed = []
         batch = self._report(problem, text, calls, clips, blamed, done, error=error)
         if error is not None and done == "raised":
             add_note(error, str(batch))
         if done == "raised" and self._policy == "raise":
-            raise BadClipError(str(batch), 'leave the clip out of the dataset, or pass bad_clips="skip"')
+            hint = 'leave the clip out of the dataset, or pass bad_clips="skip"'
+            raise BadClipError(str(batch), hint if blamed else "correct the model, the collator or the settings")
         for clip in sorted(blamed, key=lambda clip: -clip.number) if done == "left out" else ():
             window.take_out(clip.call, clip.number)
             self.count += 1

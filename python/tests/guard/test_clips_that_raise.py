@@ -144,6 +144,7 @@ def test_where_every_clip_raises_it_is_the_models_fault(tmp_path: Path, policy: 
         trainer.train()
     (batch,) = guard.bad_batches
     assert batch.said.endswith("every clip alone does so") and batch.done == "raised"
+    assert not batch.clips
     assert guard.bad_clips == 0
 
 
