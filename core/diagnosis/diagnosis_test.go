@@ -253,7 +253,7 @@ func TestStoriesWithoutMuch(t *testing.T) {
 		kind string
 	}{
 		"empty": {&runlog.Log{}, "too_short"}, "one step": {short, "too_short"}, "no GPU": {bare, "healthy"}, "one step, readings": {one, "healthy"},
-		"no columns": {absent, "healthy"}, "cut off": {cut, "healthy"},
+		"no columns": {absent, "too_short"}, "cut off": {cut, "healthy"},
 	} {
 		findings := Of(row.log, Run{})
 		require.NotEmpty(t, findings, name)

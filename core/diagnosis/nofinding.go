@@ -13,7 +13,7 @@ import (
 // readings, the CPU is the limit, the GPU is not busy for an unknown reason, or nothing held the
 // training back.
 func noFinding(f *figures) Finding {
-	if f.steps < leastSteps && !finite(f.cpu) {
+	if !finite(f.cpu) && !finite(f.busy()) {
 		return Finding{
 			Kind: "too_short", Severity: Info, Title: "Too few readings for a diagnosis",
 			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"),
@@ -94,9 +94,6 @@ func healthyEvidence(f *figures) string {
 	}
 	if finite(f.waited) {
 		parts = append(parts, "waiting for data "+units.Percent(f.waited))
-	}
-	if len(parts) == 0 {
-		return "only steps and pauses are known, " + f.over()
 	}
 	return strings.Join(parts, ", ") + " " + f.over()
 }

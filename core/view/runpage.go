@@ -189,7 +189,7 @@ func (r runRecord) facts() []string {
 		lines = append(lines, r.Trainer.words())
 	}
 	if r.Unfinished {
-		lines = append(lines, "no end of the training was told: its process was killed, or it "+
+		lines = append(lines, "no end of the training was told: it was stopped or killed, or it "+
 			"still trains")
 	}
 	if r.Guard != nil {
