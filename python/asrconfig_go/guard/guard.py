@@ -126,10 +126,11 @@ class Guard(Guarded):
 
             trainer = self.trainer
             make_readable(trainer)  # stays: nothing here could read its datasets as they were
+            self._get_batch_samples = trainer.get_batch_samples
             self._wrapped: dict[str, Callable[..., Any]] = {
                 "prediction_step": self._evaluation.prediction_step,
                 "training_step": self._training_step,
-                "get_batch_samples": self._fetching_with_retries(trainer.get_batch_samples),
+                "get_batch_samples": self._fetch,
                 "evaluation_loop": self._evaluation.evaluation_loop,
                 "_save_checkpoint": saving(trainer, self._engine.attempts),
             }
@@ -225,21 +226,17 @@ class Guard(Guarded):
         self._bad.step_ended()
         self._window.begin(())
 
-    def _fetching_with_retries(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A ``get_batch_samples`` that calls ``original`` with retries, and begins an accumulation window."""
-        alone, ranks = self._ranks.alone, self._ranks
-
-        def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
-            if self._bad.norms.newest is not None:
-                self._bad.step_ended()
-            fetched = self._loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
-            self._window.begin(fetched[0])
-            if not alone and self._engine.rule.is_certain:
-                self._loop.items = fetched[1]
-                self._window.total = ranks.summed(self._engine.count(fetched[0]))
-            return fetched
-
-        return get_batch_samples
+    def _fetch(self, batches: Iterator[Batch], count: int, *args: object) -> Any:
+        """Fetch batches with retries, and begin their accumulation window."""
+        if self._bad.norms.newest is not None:
+            self._bad.step_ended()
+        batches = self._ranks.fetched(batches, count)
+        fetched = self._loading.fetch(self._get_batch_samples, batches, count, *args)
+        self._window.begin(fetched[0])
+        if not self._ranks.alone and self._engine.rule.is_certain:
+            self._loop.items = fetched[1]
+            self._window.total = self._ranks.summed(self._engine.count(fetched[0]))
+        return fetched
 
     def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Compute one batch with retries; after the window's last one, combine and scale the gradients."""

@@ -163,16 +163,28 @@ class TrainerLoop(Loop):
         model, args, kwargs = call.arguments
         if weight is None:
             return self.train_step(model, part, *args, **kwargs)
+        original, calls, factors = self.trainer.accelerator.backward, list[bool](), [weight]
+        if whole_window:  # the accelerator divides by its own accumulation steps
+            factors.append(self.trainer.accelerator.gradient_accumulation_steps)
+
+        def backward(loss: torch.Tensor, **options: object) -> Any:
+            calls.append(True)
+            loss = _one_number(self.trainer, loss)
+            check_gradient(loss)
+            for value in factors:
+                if isinstance(value, torch.Tensor) or value != 1:
+                    loss = loss * factor(value, loss)
+            return original(loss, **options)
+
         with contextlib.ExitStack() as back:
             if whole_window:  # the Trainer accumulates one micro-batch, so that it does not divide the loss
                 back.callback(override(self.trainer.args, "gradient_accumulation_steps", 1))
                 back.callback(override(self.trainer, _STEPS, 1))
             if whole_window and self._rule.name != "sum":  # which the Trainer may multiply by the processes
                 back.enter_context(self._ranks.apart())
-            backwards = _Weighted(self.trainer, weight, whole_window)
-            back.callback(replace_method(self.trainer, "guard", "accelerator.backward", backwards))
+            back.callback(replace_method(self.trainer, "guard", "accelerator.backward", backward))
             loss = self.train_step(model, part, *args, **kwargs)
-        if not backwards.count and part is not call.inputs and batch_size(part) < batch_size(call.inputs):
+        if not calls and part is not call.inputs and batch_size(part) < batch_size(call.inputs):
             raise UnfitStepError("leaves a part of a batch out, by not calling accelerator.backward")
         loss = weighted(loss, weight)
         loss = loss if not loss.dim() else loss.reshape(()) if loss.numel() == 1 else loss.mean()
@@ -219,26 +231,6 @@ class TrainerLoop(Loop):
         with contextlib.ExitStack() as back, self._ranks.apart():
             back.callback(replace_method(self.trainer, "guard", "log", lambda *_, **__: None))
             yield
-
-
-class _Weighted:
-    """Replaces ``accelerator.backward``: multiplies the loss first, and counts its calls."""
-
-    def __init__(self, trainer: Trainer, weight: Weight, whole_window: bool) -> None:
-        self._trainer, self._original = trainer, trainer.accelerator.backward
-        self._factors = [weight]
-        if whole_window:  # the accelerator divides by its own accumulation steps
-            self._factors.append(trainer.accelerator.gradient_accumulation_steps)
-        self.count = 0
-
-    def __call__(self, loss: torch.Tensor, **kwargs: object) -> Any:
-        self.count += 1
-        loss = _one_number(self._trainer, loss)
-        check_gradient(loss)
-        for weight in self._factors:
-            if isinstance(weight, torch.Tensor) or weight != 1:
-                loss = loss * factor(weight, loss)
-        return self._original(loss, **kwargs)
 
 
 def _one_number(trainer: Trainer, loss: torch.Tensor) -> Any:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ class GuardedTraining:
         self._bad_before = len(self._guard.bad_batches) if self._guard else 0
         self._retries = Retries(max_retries, repeated=True)
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
-        self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
+        self._from, self._error, self._undo = 0.0, "", ExitStack()
         self._journal: RunCheckpoints | None = None
         self._folder = folder_of(trainer)
         self._lock = RunLock(self._folder.path) if trainer.is_world_process_zero() else None
@@ -137,24 +137,25 @@ class GuardedTraining:
         trainer, own = self.trainer, self._guard is None
         self._guard = attach(trainer)
         if own:
-            self._undo.append(self._guard.detach)
+            self._undo.callback(self._guard.detach)
         for place, (samples, values) in self._record.limits.items():
             self._guard.budgets[place].lower(samples, values)
         if self._profile is not None:
             trainer.add_callback(self._profile)
-            self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
+            self._undo.callback(trainer.remove_callback, self._profile)
+            self._undo.callback(self._profile.close)
         use_batch(trainer, self._record.batch[:2])
         self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
-        self._undo.append(self._journal.install())
+        self._undo.callback(self._journal.install())
         self._initial = InitialState(trainer, self._folder.path)
         self._initial.discard()  # a killed process leaves its own behind
         if self._alone and self.max_retries and self._begin is None:
             self._initial.keep()
-        self._undo.append(self._initial.discard)
+        self._undo.callback(self._initial.discard)
         if self._deadline is not None:
             self._stop = DeadlineCallback(trainer, self._deadline, lambda: self._initial.bytes_s)
             trainer.add_callback(self._stop)
-            self._undo.append(lambda: trainer.remove_callback(self._stop))
+            self._undo.callback(trainer.remove_callback, self._stop)
 
     def _attempts(self) -> Any:
         from transformers.trainer_utils import TrainOutput
@@ -181,8 +182,7 @@ class GuardedTraining:
         for callback in self.trainer.callback_handler.callbacks:
             if getattr(callback, "samples_memory", False):
                 callback.stop()
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
 
     def _release(self) -> None:
         if self._lock is not None:

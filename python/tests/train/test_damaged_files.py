@@ -181,8 +181,7 @@ class TestOfARun:
         start = training._start
         training._set_up()
         repr(training.report()), start.record.to_json()
-        while training._undo:
-            training._undo.pop()()
+        training._undo.close()
         training._lock.release()  # type: ignore[union-attr]
         return start
 
