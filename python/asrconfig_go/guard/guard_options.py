@@ -76,7 +76,7 @@ class GuardOptions:
             is_int = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (is_int and minimum <= value <= _MOST_CLIPS):
                 problem = f"{name} = {value!r} is not a whole number from {minimum}"
-                raise InvalidArgumentError(problem, "3 halvings are usual")
+                raise InvalidArgumentError(problem, f"leave {name} out, or raise it")
         if not callable(self.rule):
             checked("rule", self.rule, WeightRule | None)
         if self.too_long not in get_args(TooLong) and not callable(self.too_long):

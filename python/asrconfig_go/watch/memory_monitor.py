@@ -115,10 +115,11 @@ class MemoryMonitor:
         """Report the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
 
         ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
-        time since the last ``step`` (measured when None), ``waited_s`` that of it spent waiting for the loader,
-        ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the model's
-        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU, of
-        short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing happens.
+        time since the last ``step``, for the first one since the monitor began (measured when None), ``waited_s`` that
+        of it spent waiting for the loader, ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch,
+        ``arithmetic_s`` those that the model's arithmetic takes at the GPU's published rate. PyTorch's counters are
+        read when it is loaded and uses a GPU, of short steps once in ``interval_ms``: samples are no newer. After the
+        stop, and in a copy, nothing happens.
         """
         if not self._running:
             return
