@@ -104,10 +104,10 @@ def read_stream(dataset: IterableDataset, prepared: PreparedRows, limit: int, se
     schema, undecoded, shards = schema_of(dataset), stored(dataset), list[int]()
     sampled, name = population is None or limit < population, prepared_column(schema)
     if sampled and _shards(dataset) > 1 and getattr(dataset, "_distributed", None) is None:
-        where = f"{limit} rows of a stream of {_shards(dataset)} shards"
+        where = f"rows of a stream of {_shards(dataset)} shards"
         rows = _first_rows(undecoded, limit, seed, shards)
     else:
-        where, rows = f"first {limit} rows of a stream", islice(undecoded, limit)
+        where, rows = "first rows of a stream", islice(undecoded, limit)
     if name is not None:
         return prepared.of_stream(rows, name, limit, population, where, shards)
     column = audio_column(schema)

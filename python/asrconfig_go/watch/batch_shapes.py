@@ -174,11 +174,12 @@ class BatchShapes:
 
 
 def _unpadded(mask: torch.Tensor | None, rate: float) -> float | None:
-    """Seconds of audio by a mask in host memory, to a tenth of a second a clip."""
+    """Seconds of audio by a mask in host memory, each clip's rounded to a tenth of a second."""
     if mask is None or not getattr(mask, "is_cpu", False) or mask.dim() != 2 or mask.is_floating_point():
         return None
     stride = max(1, int(rate / _PIECES_A_SECOND))
-    return int(np.count_nonzero(mask.numpy()[:, ::stride])) * stride / rate  # torch's sum takes twice as long
+    middles = mask.numpy()[:, stride // 2 :: stride]  # of tenths; their begins would round every clip up
+    return int(np.count_nonzero(middles)) * stride / rate  # torch's sum takes twice as long
 
 
 class Excess(NamedTuple):

@@ -117,6 +117,9 @@ def test_seconds_of_the_batches_between_two_steps() -> None:
     passed(model, (), batch("ctc", 2, 3.0, [3.0, 1.0]))
     passed(model, (), batch("ctc", 1, 0.5))
     assert inputs.take() == pytest.approx({"padded_s": 6.5, "longest_s": 3.0, "audio_s": 4.5}, abs=0.2)
+    lengths = [0.5 + 0.037 * clip for clip in range(30)]
+    passed(model, (), batch("ctc", 30, 1.6, lengths))
+    assert inputs.take()["audio_s"] == pytest.approx(sum(lengths), rel=0.01), "rounded both up and down"
     unmasked = batch("ctc", 2, 3.0)
     del unmasked["attention_mask"]
     passed(model, (), unmasked)
