@@ -17,7 +17,12 @@ type Lengths struct {
 	sorted []float64 // seconds, each standing for as many clips as any other
 }
 
-const quantiles = 512
+const (
+	quantiles = 512
+	// of assumed lengths, where the longest is many times the mean
+	mostQuantiles = 1 << 15
+	longestCounts = 50 // times the share of all audio that the longest is
+)
 
 // Data is what is trained on: a dataset profile, or figures from which one is assumed.
 type Data struct {
@@ -103,9 +108,11 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 // mean and maximum are known.
 const spread = 0.5
 
-// assumed is a log-normal distribution of that mean, cut at the longest clip.
+// assumed is a log-normal distribution of that mean, cut at the longest clip, which stands for so
+// few that they hardly count.
 func assumed(clips int, mean, longest float64) Lengths {
-	l := Lengths{Clips: clips, sorted: make([]float64, quantiles)}
+	count := int(min(mostQuantiles, max(quantiles, longestCounts*longest/mean)))
+	l := Lengths{Clips: clips, sorted: make([]float64, count)}
 	if mean == longest { // the scale would rise for ever
 		for i := range l.sorted {
 			l.sorted[i] = longest
@@ -114,15 +121,13 @@ func assumed(clips int, mean, longest float64) Lengths {
 	}
 	scale := mean
 	for range 60 { // the cut lowers the mean, so the scale goes up until it is met
-		sum := 0.0
 		for i := range l.sorted {
-			z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/quantiles-1)
+			z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/float64(count)-1)
 			l.sorted[i] = min(longest, scale*math.Exp(spread*z-spread*spread/2))
-			sum += l.sorted[i]
 		}
-		scale *= mean * quantiles / sum
+		scale *= mean / l.withLongest(longest).mean()
 	}
-	return l.withLongest(longest)
+	return l
 }
 
 // withLongest puts the longest clip at the end.
