@@ -187,7 +187,7 @@ def by_hand_cards() -> str:
     for name, model in (("XLS-R-300M", "xls-r-300m"), ("XLS-R-1B", "xls-r-1b")):
         found = ac.compare_gpus(
             model, gpus=list(PRICED), hours=scenario.hours, mean_s=mean_s, max_s=scenario.longest_s, by_hand=True,
-            trace=False, calibrations={},
+            trace=False, calibrations={}, prices={"L4": 0.40},  # as in the scenarios
         )  # fmt: skip
         for case in found.by_hand:
             settings = {row.settings: row for row in case.rows}

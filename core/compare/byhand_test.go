@@ -71,7 +71,7 @@ func TestOwnTrainingByHand(t *testing.T) {
 	c := made(t, r)
 	require.Len(t, c.ByHand, len(Scenarios()))
 	hand := c.ByHand[0]
-	require.Equal(t, 0.40, hand.Price.Hour)
+	require.Equal(t, 0.44, hand.Price.Hour, "as without settings by hand")
 	require.Equal(t, 2, hand.Rows[1].Batch, "15.4 GB leave less than the published 12.5 GB")
 	for i, optimizer := range []string{estimate.DefaultOptimizer, estimate.DefaultOptimizer, estimate.DefaultOptimizer, estimate.EightBit} {
 		row := c.ByHand[2].Rows[i]

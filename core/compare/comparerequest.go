@@ -93,7 +93,7 @@ func (r Request) prices() (map[string]timing.Price, error) {
 	for _, p := range timing.Prices() {
 		out[p.GPU] = p
 	}
-	if r.ByHand != nil {
+	if r.ByHand != nil && r.ByHand.GPU != "" {
 		out[publishedPrice.GPU] = publishedPrice
 	}
 	for key, hour := range hourly {
