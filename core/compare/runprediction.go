@@ -99,8 +99,12 @@ func Run(r RunRequest) (RunAnswer, error) {
 	if err != nil {
 		return RunAnswer{}, err
 	}
-	saving := estimate.Saving(r.Model.ParameterBytes +
-		r.Model.OptimizerBytes[plan.OptimizerState(p.Optimizer)])
+	model, trained := r.Model, r.Work.TrainedParameters
+	adapters := trained < model.TrainableParameters
+	if adapters {
+		model = plan.WithAdapters(model, trained)
+	}
+	saving := estimate.Saving(plan.CheckpointBytes(model, p.Optimizer, adapters))
 	run := estimate.RunSeconds{Training: a.StepS.Times(float64(r.Steps)),
 		Evaluation:  evaluation.Times(float64(estimate.Occasions(r.Steps, r.EvalSteps))),
 		Checkpoints: saving.Times(float64(estimate.Occasions(r.Steps, r.SaveSteps))),

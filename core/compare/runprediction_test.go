@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -83,6 +84,15 @@ func TestRunsThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, err, message)
 		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, message)
 	}
+}
+
+// TestCheckpointsOfAdapters hold these and their optimizer's state alone: 12 bytes a parameter.
+func TestCheckpointsOfAdapters(t *testing.T) {
+	r := whisperRun()
+	r.SaveSteps, r.Work.TrainedParameters = r.Steps, r.Model.TrainableParameters/100
+	a, err := Run(r)
+	require.NoError(t, err)
+	require.InEpsilon(t, estimate.Saving(12*r.Work.TrainedParameters).Likely, 3600*a.RunParts.Checkpoints.Likely, 1e-6)
 }
 
 // TestTokensByHand: ten further tokens for each of two batches in an evaluation wait for the CPU:

@@ -122,10 +122,15 @@ func (s *search) writeLength(d *draft, f evaluated) {
 	if s.clips.leftOut > 0 {
 		longest = min(longest, *s.maxLength())
 	}
-	if s.clips.fixed > 0 && longest > s.clips.fixed && !s.in.Options.Streamed {
-		chunk := s.clips.fixed
-		d.ChunkLengthS, reason = &chunk, fmt.Sprintf("the model takes %s, the longest %s has %s",
-			rows.Length(chunk), rows.Noun(), rows.Length(longest))
+	switch chunk := s.clips.fixed; {
+	case chunk == 0 || longest <= chunk || s.in.Options.Streamed:
+	case classifies(s.in.Model):
+		reason = fmt.Sprintf("of longer %s the model takes the first %s", rows.Nouns(),
+			rows.Length(chunk))
+	default:
+		d.ChunkLengthS, reason = &chunk, fmt.Sprintf("the model takes %s, the longest %s has %s: "+
+			"steps and times are those of %d pieces", rows.Length(chunk), rows.Noun(),
+			rows.Length(longest), s.clips.count)
 		d.warn(fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them "+
 			"with their texts, by timestamps or by align=; max_length_s leaves them out.", chunk))
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -17,7 +18,7 @@ import (
 // durations is the clips of a dataset as a model takes them.
 type durations struct {
 	sorted []float64 // seconds in rising order, of all clips or of a sample that stands for them
-	count  int       // clips of the dataset that are trained on
+	count  int       // clips of the dataset that are trained on, or pieces of them
 	rows   units.RowKind
 	fixed  float64 // seconds to which the model pads or cuts every clip; 0: clips keep their length
 
@@ -27,8 +28,8 @@ type durations struct {
 
 // readDurations takes every clip's duration where they are known, and the profile's histogram where
 // they are not.
-func readDurations(in Inputs, fixed float64) (durations, error) {
-	a := durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount,
+func readDurations(in Inputs, fixed float64) (a durations, err error) {
+	a = durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount,
 		rows: in.Dataset.RowKind, fixed: fixed}
 	for i, s := range a.sorted {
 		if !(s >= 0 && s <= maxClipS) {
@@ -48,9 +49,31 @@ func readDurations(in Inputs, fixed float64) (durations, error) {
 		return a.bounded(streamBound(in, fixed))
 	}
 	if in.Options.MaxLengthS != nil {
-		return a.upTo(*in.Options.MaxLengthS)
+		if a, err = a.upTo(*in.Options.MaxLengthS); err != nil {
+			return a, err
+		}
+	}
+	if fixed > 0 && !classifies(in.Model) {
+		a = a.split()
 	}
 	return a, nil
+}
+
+// classifies reports whether the model has a class for each clip: of longer clips than it takes it
+// hears the beginning, where others need them split with their texts.
+func classifies(m profile.Model) bool { return strings.HasSuffix(m.ClassName, "Classification") }
+
+// split replaces clips that are longer than the model takes by pieces, as few as there can be.
+func (a durations) split() durations {
+	pieces := make([]float64, 0, len(a.sorted))
+	for _, s := range a.sorted {
+		n := max(1, math.Ceil(s/a.fixed))
+		pieces = append(pieces, slices.Repeat([]float64{s / n}, int(n))...)
+	}
+	a.count = int(math.Round(float64(a.count) * float64(len(pieces)) / float64(len(a.sorted))))
+	slices.Sort(pieces)
+	a.sorted = pieces
+	return a
 }
 
 // streamBound is the longest clip of a stream that is trained on: the user's limit, or the longest

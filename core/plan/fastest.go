@@ -136,7 +136,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		}
 		s.writeAlternatives(d, best, ranked)
 	}
-	s.warnings(d)
+	s.warnings(d, extras.saves)
 	unlike, err := s.unlikeWarning(d, best)
 	if err != nil {
 		return profile.Config{}, err
@@ -316,7 +316,7 @@ func (s *search) withLoader(d *draft, gpu, loader timing.Range) timing.Range {
 }
 
 // warnings are what the user should know before starting.
-func (s *search) warnings(d *draft) {
+func (s *search) warnings(d *draft, saves int) {
 	for _, note := range s.notes {
 		d.warn("Times are not known: " + note + ".")
 	}
@@ -325,12 +325,12 @@ func (s *search) warnings(d *draft) {
 			"padding: the guard keeps the padding of each step, and only steps of similar length " +
 			"save time.")
 	}
-	free := s.in.Options.DiskFreeBytes
-	checkpoint := s.checkpointBytes()
-	if free != nil && *free < 2*checkpoint {
-		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk of the "+
-			"working folder: set save_only_model, or an output_dir on another disk.",
-			units.Size(checkpoint), units.Size(*free)))
+	free, checkpoint := s.in.Options.DiskFreeBytes, s.checkpointBytes()
+	if free != nil && *free < int64(saves)*checkpoint {
+		d.warn(fmt.Sprintf("%s of about %s each take more than the %s that are free on the disk "+
+			"of the working folder: set save_total_limit=1, save_only_model, or an output_dir on "+
+			"another disk.", fault.Plural(saves, "checkpoint"), units.Size(checkpoint),
+			units.Size(*free)))
 	}
 	if s.in.Dataset.SampleCount == 1 {
 		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful "+

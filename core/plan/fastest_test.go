@@ -272,6 +272,7 @@ func TestAdapters(t *testing.T) {
 	c, err := makePlan(in)
 	require.NoError(t, err)
 	assert.Equal(t, 32, c.LoRARank)
+	assert.Less(t, c.Times.RunParts.Checkpoints.Likely, 5.0/3600, "adapters alone are saved")
 	assert.InDelta(t, 10*defaultBaseRate*math.Sqrt(32.0/defaultBaseBatchSize), c.LearningRate, 1e-12)
 	assert.Less(t, c.ModelMemoryBytes, int64(7<<30))
 	in.Options.Adapted = true
@@ -332,7 +333,7 @@ func TestWishesAreFulfilled(t *testing.T) {
 	assert.Equal(t, "bucketed", c.LengthHandling)
 	assert.Equal(t, 15.0, *c.MaxLengthS)
 	assert.InEpsilon(t, 2*c.Times.RunHours.Likely, c.Times.CostUSD.Likely, 1e-9)
-	assert.Contains(t, strings.Join(c.Warnings, " "), "A checkpoint takes about 3.53 GiB")
+	assert.Contains(t, strings.Join(c.Warnings, " "), "4 checkpoints of about 3.53 GiB each take more than the 4.66 GiB")
 	assert.Contains(t, decision(t, c, "max_length_s").Reason, "asked for")
 	checkSearched(t, c)
 }
@@ -350,6 +351,24 @@ func TestAModelThatPadsEverythingNeedsNoOrder(t *testing.T) {
 	assert.True(t, c.CudnnBenchmark, "every batch has the same length")
 	require.NotNil(t, c.ChunkLengthS)
 	assert.Equal(t, 30.0, *c.ChunkLengthS)
+}
+
+// TestTalksTakeAsLongAsTheirPieces: clips that a model takes 30 s of are split before the training,
+// but for a classifier, which hears the beginning of each.
+func TestTalksTakeAsLongAsTheirPieces(t *testing.T) {
+	repeated := func(seconds float64, clips int) Inputs {
+		return described(t, whisperSmall, slices.Repeat([]float64{seconds}, clips), "T4")
+	}
+	talks := repeated(600, 64)
+	pieces, split := planned(t, repeated(30, 64*20)), planned(t, talks)
+	assert.Equal(t, pieces.Times, split.Times)
+	assert.Equal(t, pieces.EvalSteps, split.EvalSteps)
+	assert.Contains(t, decision(t, split, "chunk_length_s").Reason, "those of 1280 pieces")
+
+	talks.Model.ClassName = "ASTForAudioClassification"
+	c := planned(t, talks)
+	assert.Nil(t, c.ChunkLengthS)
+	assert.Less(t, c.Times.EpochHours.Likely, split.Times.EpochHours.Likely/10)
 }
 
 func TestCudnnAttentionIsAvoidedWhereShapesChange(t *testing.T) {

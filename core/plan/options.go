@@ -186,9 +186,6 @@ var optimizers = map[string]optimizer{
 	"sgd":               {"sgd", "sgd"},
 }
 
-// OptimizerState is the key of profile.Model.OptimizerBytes for an optimizer by any of its names.
-func OptimizerState(name string) string { return optimizers[name].state }
-
 // Normalized fills in defaults, resolves aliases and checks every range.
 func (o Options) Normalized() (Options, error) {
 	o.Policy = cmp.Or(o.Policy, DefaultPolicy)

@@ -57,7 +57,8 @@ func (r schedule) rarer(evaluations float64) schedule {
 // writeRun decides how often a run is evaluated and saved, and with how many clips.
 func (s *search) writeRun(d *draft, f evaluated) (runExtras, error) {
 	steps := max(1, int(math.Ceil(d.NumTrainEpochs*float64(f.chosen.steps))))
-	usual := schedule{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)),
+	quarter := (steps + fewestEvaluations - 1) / fewestEvaluations
+	usual := schedule{steps: steps, interval: min(usualInterval, quarter),
 		training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
 	clips, source := s.evalClips()
 	err := s.in.Options.CheckGeneration(f.traced.Decoder, s.in.Model.ClassOrName())
@@ -144,10 +145,18 @@ func (s *search) writeSaves(d *draft, r runExtras, every schedule, reason string
 	return r
 }
 
-// checkpointBytes is what is written for one checkpoint.
+// CheckpointBytes is what is written for one checkpoint: the weights, of adapters themselves alone,
+// and the optimizer's state.
+func CheckpointBytes(m profile.Model, optimizer string, adapters bool) int64 {
+	weights := m.ParameterBytes
+	if adapters {
+		weights = gradientBytes * m.TrainableParameters
+	}
+	return weights + m.OptimizerBytes[optimizers[optimizer].state]
+}
+
 func (s *search) checkpointBytes() int64 {
-	return s.in.Model.ParameterBytes +
-		s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+	return CheckpointBytes(s.in.Model, s.in.Options.Optimizer, s.in.Options.LoRARank > 0)
 }
 
 // seconds is what a run takes whose steps take training.

@@ -63,7 +63,7 @@ func TestNoClipsToEvaluateWith(t *testing.T) {
 	c := planned(t, in)
 	assert.Nil(t, c.EvalSteps)
 	assert.Nil(t, c.EvalSamples)
-	assert.Equal(t, 93, *c.SaveSteps, "a quarter of 375 steps")
+	assert.Equal(t, 94, *c.SaveSteps, "a quarter of 375 steps")
 	assert.Zero(t, c.Times.RunParts.Evaluation)
 	assert.Positive(t, c.Times.RunParts.Checkpoints.Likely)
 }

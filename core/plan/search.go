@@ -108,19 +108,22 @@ func newSearch(in Inputs, p pool) (*search, error) {
 
 // adapt takes the trained parameters of a model to which a trace added adapters.
 func (s *search) adapt(t Traced) {
-	if s.in.Options.LoRARank == 0 || s.in.Options.Adapted || len(t.Work) == 0 {
-		return
+	if s.in.Options.LoRARank > 0 && !s.in.Options.Adapted && len(t.Work) > 0 {
+		s.in.Model = WithAdapters(s.in.Model, t.Work[0].TrainedParameters)
 	}
-	m, trained := s.in.Model, t.Work[0].TrainedParameters
+}
+
+// WithAdapters is a model that is frozen but for adapters with so many parameters. They are in
+// float32, whatever the model is in.
+func WithAdapters(m profile.Model, trained int64) profile.Model {
 	share := float64(trained) / float64(max(1, m.TrainableParameters))
 	state := make(map[string]int64, len(m.OptimizerBytes))
 	for name, bytes := range m.OptimizerBytes {
 		state[name] = int64(share * float64(bytes))
 	}
-	// adapters are in float32, whatever the model is in
 	state["adamw"] = 2 * gradientBytes * trained
 	m.TrainableParameters, m.GradientBytes, m.OptimizerBytes = trained, gradientBytes*trained, state
-	s.in.Model = m
+	return m
 }
 
 // sharded reports whether the GPUs divide the model's state between them: then the guard cannot cut

@@ -107,10 +107,12 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 	sum := 0.0
 	for i, s := range durations {
 		durations[i] = math.Min(s, profile.Or(w.MaxLengthS, s))
-		sum += durations[i]
-		if m.fixed > 0 {
-			durations[i] = m.fixed
+		if m.fixed == 0 {
+			sum += durations[i]
+			continue
 		}
+		sum += min(durations[i], m.fixed)
+		durations[i] = m.fixed
 	}
 	longest, shortest, mean := max(estimate.Shortest, slices.Max(durations)), max(estimate.Shortest, slices.Min(durations)), max(estimate.Shortest, sum/float64(len(durations)))
 	perSecond, pinned := m.clipSecond(w)
