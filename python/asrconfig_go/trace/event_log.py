@@ -71,10 +71,6 @@ class Segment:
     phases: list[tuple[int, str]] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)
 
-    def sizes(self) -> list[int]:
-        """The bytes of its allocations."""
-        return [event for event in self.events if event >= 0]
-
 
 class EventLog:
     """Watches storages. ``where`` returns the current phase and module."""
@@ -120,33 +116,6 @@ class EventLog:
                 self.segments[-1].events.append(-1 - last)
 
         self._living[key] = (number, weakref.ref(storage, died))
-
-    def home(self, number: int) -> tuple[Segment, int]:
-        """The segment of a storage, and its place there."""
-        return self._home[number]
-
-    def repeat(self, first: Segment, before: Segment, like: Segment) -> None:
-        """Write the newest segment, which has only its inputs, to its end as ``like`` has it.
-
-        Sizes are those of ``first``, the micro-batch of the same shape. What ``like`` frees of the micro-batch before
-        it, such as a loss that is kept, it allocates again: the storages of ``before`` are renumbered so.
-        """
-        segment, sizes = self.segments[-1], first.sizes()
-        renewed: dict[int, int] = {}
-        for event in like.events[len(segment.op) :]:
-            number = -1 - event
-            if event >= 0:
-                place = len(segment.op)
-                self._append_birth(sizes[place], like.op[place], like.module[place], like.tag[place])
-            elif number >= like.first:
-                self._write_death(segment.first + number - like.first)
-            else:
-                place = self._home[number][1]
-                renewed[before.first + place] = segment.first + place
-                self._write_death(before.first + place)
-        segment.phases = list(like.phases)
-        for key, (number, reference) in self._living.items():
-            self._living[key] = (renewed.get(number, number), reference)
 
     def call(self, op: OpOverload, name: str, args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> None:
         """Record what an operation on the device computes and moves."""
@@ -233,16 +202,11 @@ class EventLog:
         segment = self.segments[-1]
         if segment.phases[-1][1] != phase:
             segment.phases.append((len(segment.events), phase))
-        op_number, tag_number = self.ops(self._called or op), TAGS.index(tag)
-        return self._append_birth(size, op_number, self.modules(module), tag_number)
-
-    def _append_birth(self, size: int, op: int, module: int, tag: int) -> int:
-        segment = self.segments[-1]
         self._home.append((segment, len(segment.op)))
         segment.events.append(size)
-        segment.op.append(op)
-        segment.module.append(module)
-        segment.tag.append(tag)
+        segment.op.append(self.ops(self._called or op))
+        segment.module.append(self.modules(module))
+        segment.tag.append(TAGS.index(tag))
         self.births += 1
         return self.births - 1
 

@@ -17,7 +17,6 @@ from .._core.declared import Optimizer, Precision
 from .._core.modules import checkpoint_options, trainer_stops_caching
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
-from ._windows import Window, Windows
 from .event_log import NoLossError, RefusedBatchError, Segment
 from .made_up_batches import BatchFunction, LossFunction, MadeUp, Point
 from .recorder import MemoryRecorder
@@ -108,12 +107,11 @@ class TrainingLoop:
         recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
         optimizer = optimizers.build(self.optimizer, model)
         scaler = torch.amp.GradScaler("cpu") if self.dtype is torch.float16 else None
-        ran = Windows(recorder.log)
         for number, point in enumerate(windows):
-            self._window(recorder, model, optimizer, scaler, point, ran)
+            self._window(recorder, model, optimizer, scaler, point)
             if progress is not None:
                 progress(number + 1, len(windows))
-            if not self.exact_shapes and number + 2 == self.steps + _UNLIKE and ran.unlike(_UNLIKE):
+            if not self.exact_shapes and number + 2 == self.steps + _UNLIKE and _unlike(recorder.log.segments):
                 points = points[:_UNLIKE]
                 break
         if self.evaluation:
@@ -131,29 +129,18 @@ class TrainingLoop:
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler | None,
         point: Point,
-        windows: Windows,
     ) -> None:
         """One optimizer step."""
         before, self.inputs = self.inputs, []
-        run: list[Segment] = []
-        like: Window | None = None
         for number in range(min(self.accumulation, _WINDOW)):
             recorder.segment("accumulate" if number else "micro", **_shape(point))
-            run.append(recorder.log.segments[-1])
             self.inputs.append(recorder.place(self._batch(point)))
             before.clear()
-            if like is not None:
-                recorder.log.repeat(run[0], run[-2], like.further[number - 1])
-                continue
             with recorder.working(), _failing_clearly(point, self.recomputes):
                 self.last_loss = self._micro_batch(model, self.inputs[-1], scaler)
-            if number == 0 and self.accumulation > 1:
-                like = windows.like(run[0])
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
             self._step(model, optimizer, scaler)
-        if like is None:
-            windows.ran(Window(run[0], run[1:]))
 
     def _micro_batch(
         self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: torch.amp.GradScaler | None
@@ -255,6 +242,12 @@ def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
             f"{type(error).__name__}: {error}",
             "it would fail in training too, or batch_fn returns what it does not expect",
         ) from error
+
+
+def _unlike(segments: Sequence[Segment]) -> bool:
+    """Whether the first micro-batches of the newest windows all have other operations."""
+    operations = [(s.op, s.module) for s in segments if s.kind == "micro"][-_UNLIKE:]
+    return all(one not in operations[:place] for place, one in enumerate(operations))
 
 
 def _cast(value: object, low: tuple[torch.dtype, ...]) -> Any:
