@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ._core.files import storage_error, unanswered
 from ._core.native import package_version
-from ._core.output import forgiving_streams, show
+from ._core.output import UNWRITTEN, forgiving_streams, show
 from .cli.measure_commands import add_benchmark, add_monitor, add_profile_gpu, add_report
 from .cli.options import Parser, add_quiet, passed_on
 from .cli.plan_commands import add_compare, add_launch, add_memory, add_plan
@@ -22,8 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with forgiving_streams():
             arguments = _parser().parse_args(argv)
+            UNWRITTEN.clear()
             status = int(arguments.run(arguments))
-            sys.stdout.flush()  # what show() could not write fails here once more
+            if UNWRITTEN:
+                raise UNWRITTEN.pop()
             return status
     except AsrConfigError as error:
         show(f"asrconfig: {error}", sys.stderr)

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
@@ -21,6 +22,8 @@ _ASCII = {
 _DRAWN = (("─", "╿", "+"), ("▀", "▟", "#"))  # lines and bars
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _ERRORS = "asrconfig_go.ascii"
+UNWRITTEN: deque[OSError] = deque(maxlen=1)
+"""Why the newest text could not be written to stdout; a command ends with it."""
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
@@ -58,7 +61,11 @@ def write(text: str, stream: IO[str] | None = None) -> bool:
     try:
         stream.write(_encodable(text, stream))
         stream.flush()
-    except (OSError, ValueError, LookupError, AttributeError):  # closed, full, of no known encoding, no stream at all
+    except OSError as error:  # full, or nobody reads
+        if stream is sys.stdout:
+            UNWRITTEN.append(error)
+        return False
+    except (ValueError, LookupError, AttributeError):  # closed, of no known encoding, no stream at all
         return False
     return True
 

@@ -135,11 +135,12 @@ def test_commands_whose_reader_is_gone(command: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_disk_that_is_full_is_told() -> None:
+@pytest.mark.parametrize("long", [["--json"], []])
+def test_a_disk_that_is_full_is_told(long: list[str]) -> None:
     if not Path("/dev/full").is_char_device():
         pytest.skip("this system has no /dev/full")
     with Path("/dev/full").open("wb") as full:
-        done = run("-m", "asrconfig_go", "scan", str(CLIPS), "--json", stdout=full.fileno())
+        done = run("-m", "asrconfig_go", "scan", str(CLIPS), *long, stdout=full.fileno())
     assert done.returncode
     assert b"asrconfig: [Errno 28] No space left on device" in done.stderr
 
