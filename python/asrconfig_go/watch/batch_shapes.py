@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SIZE, _TIMES = 768, 5  # of a product that takes some milliseconds on a core
 _NAMES = ("input_values", "input_features")
-_PIECES_A_SECOND = 10  # at which masks are looked at
+_PIECES_A_SECOND, _PIECES_A_CLIP = 10, 16  # at which masks are looked at, as many at least of the longest clip
 _WORSE = 1.05  # times the last warning, for another one
 
 
@@ -174,11 +174,11 @@ class BatchShapes:
 
 
 def _unpadded(mask: torch.Tensor | None, rate: float) -> float | None:
-    """Seconds of audio by a mask in host memory, each clip's rounded to a tenth of a second."""
+    """Seconds of audio by a mask in host memory, each clip's rounded to a tenth of a second, or finer of short ones."""
     if mask is None or not getattr(mask, "is_cpu", False) or mask.dim() != 2 or mask.is_floating_point():
         return None
-    stride = max(1, int(rate / _PIECES_A_SECOND))
-    middles = mask.numpy()[:, stride // 2 :: stride]  # of tenths; their begins would round every clip up
+    stride: int = max(1, min(int(rate / _PIECES_A_SECOND), mask.shape[1] // _PIECES_A_CLIP))
+    middles = mask.numpy()[:, stride // 2 :: stride]  # of pieces; their begins would round every clip up
     return int(np.count_nonzero(middles)) * stride / rate  # torch's sum takes twice as long
 
 
