@@ -77,7 +77,6 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         self.block: Block | None = None
         """What was measured, when that is done."""
         override(trainer, "compute_loss", self._timed(trainer.compute_loss, "forward"))
-        override(trainer.accelerator, "backward", self._timed(trainer.accelerator.backward, "backward"))
         trainer.add_callback(self)
 
     def on_train_begin(
@@ -85,6 +84,8 @@ class Phases(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """The model is on its device."""
         self._moments = moments_of(model)
+        accelerator = self._trainer.accelerator  # a guard has made another one by now
+        override(accelerator, "backward", self._timed(accelerator.backward, "backward"))
         if not args.torch_compile:  # a hook would be compiled, too
             self._inputs = BatchShapes(model)
         self._ended = time.perf_counter()

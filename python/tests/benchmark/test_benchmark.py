@@ -111,6 +111,7 @@ def test_both_sides_train_the_same_clips_and_as_many_a_step(digits: Digits, plan
         batches = own.seen[-3:]  # behind those that warm up
         assert Counter(path for batch in batches for path in batch) == wanted, side.name
         assert [len(step) for step in (done.block.steps, own.seen[0])] == [3, BATCH]
+        assert all(min(step.forward_s, step.backward_s, step.optimizer_s) > 0 for step in done.block.steps), side.name
 
 
 @pytest.mark.slow
