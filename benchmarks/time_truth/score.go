@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // result is one point: seconds of an iteration, measured and predicted.
 type result struct {
 	group, model, name, detail string
 	truth                      float64
-	ours                       timing.Range
+	ours                       profile.Range
 	others                     map[string]float64
 	backward                   *result // of a training: its backward pass alone
 }

@@ -43,7 +43,6 @@ var pythonClasses = map[string]pythonClass{
 	"memory.Moment":       {Room: "predict", Name: "PredictedMoment"},
 
 	"profile.Range":       {Room: "plan", Name: "Range"},
-	"timing.Range":        {Room: "plan", Name: "Range"},
 	"profile.Decision":    {Room: "plan", Name: "Decision", Defaults: empty("alternative", "gain")},
 	"profile.Bucket":      {Room: "plan", Name: "PlannedBucket"},
 	"profile.MicroBatch":  {Room: "plan", Name: "PlannedMicroBatch"},

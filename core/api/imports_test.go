@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"core/audio/ogg":              {"core/audio/codec", "core/audio/flac", "core/audio/media"},
 	"core/audio/pcm":              {"core/audio/media", "core/fault"},
 	"core/audio/riff":             {"core/audio/codec", "core/audio/media", "core/audio/mpeg", "core/audio/pcm"},
-	"core/batching":               {"core/fault", "core/recent", "core/units"},
+	"core/batching":               {"core/fault", "core/parallel", "core/recent", "core/units"},
 	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile", "core/units"},
 	"core/gpus":                   {"core/fault", "core/profile"},
 	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog"},
@@ -65,8 +65,8 @@ var allowed = map[string][]string{
 	"build/names":                 {},
 
 	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
-	"benchmarks/time_truth":     {"core/gpus", "core/timing", "core/timing/kernel"},
-	"benchmarks/time_truth/fit": {"core/gpus", "core/timing", "core/timing/kernel"},
+	"benchmarks/time_truth":     {"core/gpus", "core/profile", "core/timing", "core/timing/kernel"},
+	"benchmarks/time_truth/fit": {"core/gpus", "core/profile", "core/timing", "core/timing/kernel"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this
 }
 

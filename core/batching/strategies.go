@@ -3,7 +3,9 @@ package batching
 import (
 	"math"
 	"math/rand/v2"
-	"sync"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
 // How a step is split into micro-batches.
@@ -75,7 +77,11 @@ func compare(seconds []float64, r Options) (*Comparison, error) {
 	if _, err := r.tail(len(seconds)); err != nil {
 		return nil, err
 	}
-	figures := c.sample(simulated / r.StepSamples * r.StepSamples).everyStrategy(r)
+	sample := c.sample(simulated / r.StepSamples * r.StepSamples)
+	figures, err := sample.everyStrategy(r)
+	if err != nil {
+		return nil, err
+	}
 	for i := range figures {
 		figures[i].scaleTo(len(seconds), r)
 		figures[i].Speed = 1
@@ -112,16 +118,22 @@ func (c *sortedClips) sample(limit int) *sortedClips {
 	return few
 }
 
-func (c *sortedClips) everyStrategy(r Options) []Figures {
+func (c *sortedClips) everyStrategy(r Options) ([]Figures, error) {
 	even := r // as packed steps are shared
 	even.Shares = nil
-	return inParallel(
+	jobs := []func() []Figures{
 		func() []Figures { return c.trainerDefaults(Random, r) },
 		func() []Figures { return c.trainerDefaults("grouped", r) },
 		func() []Figures { return c.simulate(Random, r, Optimal) },
 		func() []Figures { return c.simulate(Bucketed, r, Fixed, Optimal) },
 		func() []Figures { return c.simulate(Packed, even, Optimal) },
-	)
+	}
+	figures := make([][]Figures, len(jobs))
+	err := parallel.Do(len(jobs), func(i int) error {
+		figures[i] = jobs[i]()
+		return nil
+	})
+	return slices.Concat(figures...), err
 }
 
 // scaleTo scales the figures of a sample to n clips.
@@ -137,28 +149,6 @@ func (f *Figures) scaleTo(n int, r Options) {
 	f.MicroBatches = int(math.Round(scale * float64(f.MicroBatches)))
 	f.PaddedS, f.CostS, f.SlowestS, f.Steps =
 		scale*f.PaddedS, scale*f.CostS, scale*f.SlowestS, steps
-}
-
-// inParallel runs jobs concurrently; a panic in one is raised in the caller.
-func inParallel(jobs ...func() []Figures) (all []Figures) {
-	results, panics := make([][]Figures, len(jobs)), make([]any, len(jobs))
-	var wait sync.WaitGroup
-	for i, job := range jobs {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			defer func() { panics[i] = recover() }()
-			results[i] = job()
-		}()
-	}
-	wait.Wait()
-	for i, figures := range results {
-		if panics[i] != nil {
-			panic(panics[i])
-		}
-		all = append(all, figures...)
-	}
-	return all
 }
 
 // oneSize is the largest micro-batch that fits the longest clip and that a process's share of a

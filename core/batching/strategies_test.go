@@ -130,8 +130,11 @@ func TestASampleStandsForAll(t *testing.T) {
 	assert.Len(t, few.sorted, 40_000)
 	assert.Equal(t, c.sorted[len(c.sorted)-1], few.sorted[39_999])
 	assert.Same(t, c, c.sample(120_007))
-	exact := c.everyStrategy(r)
-	for i, f := range few.everyStrategy(r) {
+	exact, err := c.everyStrategy(r)
+	require.NoError(t, err)
+	sampled, err := few.everyStrategy(r)
+	require.NoError(t, err)
+	for i, f := range sampled {
 		want := exact[i]
 		f.scaleTo(120_007, r)
 		assert.Equal(t, want.Steps, f.Steps)

@@ -131,18 +131,16 @@ func (p *planner) handRow(name string, row, planned Row) HandRow {
 	if !row.Fits || row.RunHours == nil {
 		return h
 	}
-	rate := profile.Range(timing.Takes(float64(p.dataset.SampleCount),
-		timing.Range(*row.EpochHours).Times(3600)))
+	rate := timing.Takes(float64(p.dataset.SampleCount), row.EpochHours.Times(3600))
 	h.SampleRate = &rate
 	if planned.RunHours != nil {
 		speed := row.RunHours.Likely / planned.RunHours.Likely
 		h.PlanSpeed = &speed
 	}
 	for _, runs := range totalRuns {
-		hours := timing.Range(*row.RunHours).Times(float64(runs))
-		total := HandTotal{Runs: runs, Hours: profile.Range(hours)}
+		total := HandTotal{Runs: runs, Hours: row.RunHours.Times(float64(runs))}
 		if row.Price != nil {
-			cost := profile.Range(hours.Times(row.Price.Hour * float64(row.Count)))
+			cost := total.Hours.Times(row.Price.Hour * float64(row.Count))
 			total.CostUSD = &cost
 		}
 		h.Totals = append(h.Totals, total)

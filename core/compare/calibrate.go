@@ -2,6 +2,7 @@ package compare
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
@@ -56,7 +57,7 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 			return CalibrateAnswer{}, err
 		}
 	}
-	predicted, measured := make([]timing.Range, len(r.Steps)), make([]float64, len(r.Steps))
+	predicted, measured := make([]profile.Range, len(r.Steps)), make([]float64, len(r.Steps))
 	for i, step := range r.Steps {
 		parts, err := unequalStep(step.MicroBatches, micros)
 		if err != nil {
@@ -73,7 +74,7 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 
 // calibrate compares measured seconds with predicted ones, and notes the kernels that those rest
 // on.
-func (p *predictor) calibrate(predicted []timing.Range,
+func (p *predictor) calibrate(predicted []profile.Range,
 	measured []float64) (timing.StepCalibration, error) {
 	c, err := timing.Calibrate(predicted, measured)
 	return timing.StepCalibration{Calibration: c, Kernels: p.timer.MeasuredOn}, err
@@ -81,7 +82,7 @@ func (p *predictor) calibrate(predicted []timing.Range,
 
 // unequalStep returns the time of an optimizer step of micro-batches of the given shapes, which are
 // indices of micros. The update is the last one's.
-func unequalStep(shapes []int, micros []microBatch) (total timing.Parts, err error) {
+func unequalStep(shapes []int, micros []microBatch) (total profile.StepParts, err error) {
 	if len(shapes) == 0 || len(shapes) > mostInStep {
 		return total, fault.New(fault.InvalidArgument, "give the shape of each",
 			"a step of %d micro-batches", len(shapes))

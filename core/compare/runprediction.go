@@ -39,8 +39,8 @@ type RunRequest struct {
 type RunAnswer struct {
 	GPU       string           `json:"gpu"`
 	Precision string           `json:"precision"`
-	StepS     timing.Range     `json:"step_s"` // of an optimizer step, the loader's part in it
-	RunHours  timing.Range     `json:"run_hours"`
+	StepS     profile.Range    `json:"step_s"` // of an optimizer step, the loader's part in it
+	RunHours  profile.Range    `json:"run_hours"`
 	RunParts  profile.RunParts `json:"run_parts"` // hours that add up to it
 	Measured  string           `json:"measured"`  // the day, as of StepAnswer
 }
@@ -114,30 +114,27 @@ func Run(r RunRequest) (RunAnswer, error) {
 }
 
 // withLoader is seconds of a GPU with the loader beside it, or before it where it has no workers.
-func (r RunRequest) withLoader(gpu timing.Range, audio float64) timing.Range {
+func (r RunRequest) withLoader(gpu profile.Range, audio float64) profile.Range {
 	rate := timing.WorkerRate(units.Clips, r.Model.Architecture, nil)
 	if r.LoaderRate != nil {
-		rate = timing.Range{Low: *r.LoaderRate, Likely: *r.LoaderRate, High: *r.LoaderRate}
+		rate = profile.Range{Low: *r.LoaderRate, Likely: *r.LoaderRate, High: *r.LoaderRate}
 	}
 	loader := timing.Takes(audio, rate.Times(float64(max(1, r.Workers))))
-	if r.Workers == 0 {
-		return gpu.Plus(loader)
-	}
-	return gpu.AtLeast(loader)
+	return estimate.WithLoader(gpu, loader, r.Workers)
 }
 
 // evaluation is the time of one evaluation; its clips are as long as those of a training batch, and
 // so is the forward pass of as many.
-func (r RunRequest) evaluation(p *predictor, micro microBatch) (timing.Range, error) {
+func (r RunRequest) evaluation(p *predictor, micro microBatch) (profile.Range, error) {
 	if r.EvalSteps == 0 {
-		return timing.Range{}, nil
+		return profile.Range{}, nil
 	}
 	if err := r.CheckGeneration(r.Decoder, r.Model.ClassOrName()); err != nil {
-		return timing.Range{}, err
+		return profile.Range{}, err
 	}
 	share, err := p.timer.Forward(r.Work)
 	if err != nil {
-		return timing.Range{}, err
+		return profile.Range{}, err
 	}
 	batch, clips := cmp.Or(r.EvalBatch, r.Batch), float64(*r.EvalSamples)/float64(p.count)
 	var texts *estimate.Generation

@@ -10,7 +10,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // whisperRun is 4000 steps of 16 clips, four evaluations of 500 and four checkpoints.
@@ -56,7 +55,7 @@ func TestALoaderBesideAndBefore(t *testing.T) {
 	r, slow := whisperRun(), 10.0
 	step := ran(t, r).StepS
 	r.LoaderRate = &slow
-	require.Equal(t, timing.Range{Low: 8, Likely: 8, High: 8}, ran(t, r).StepS)
+	require.Equal(t, profile.Range{Low: 8, Likely: 8, High: 8}, ran(t, r).StepS)
 	r.Workers = 0
 	require.InEpsilon(t, 16+step.Likely, ran(t, r).StepS.Likely, 1e-9)
 	require.Greater(t, ran(t, r).RunParts.Evaluation.Likely, 4*500*10/slow/3600)

@@ -35,7 +35,7 @@ type StepRequest struct {
 type StepAnswer struct {
 	GPU       string            `json:"gpu"` // key of the catalogue
 	Precision string            `json:"precision"`
-	StepS     timing.Range      `json:"step_s"`
+	StepS     profile.Range     `json:"step_s"`
 	Parts     profile.StepParts `json:"parts"` // before the calibration
 	// the day on which the kernels of this card were measured that the times rest on; "" for none
 	Measured    string                  `json:"measured"`
@@ -65,12 +65,12 @@ func (t Training) predictor() (*predictor, error) {
 
 // microBatch is the time of a micro-batch, and of the update that ends its step.
 type microBatch struct {
-	parts  timing.Parts
+	parts  profile.StepParts
 	update estimate.Update
 }
 
 // step returns the time of an optimizer step of equal micro-batches.
-func (m microBatch) step(accumulation int) timing.Parts {
+func (m microBatch) step(accumulation int) profile.StepParts {
 	return m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))
 }
 
@@ -95,9 +95,9 @@ func Step(r StepRequest) (StepAnswer, error) {
 	}
 	parts := micro.step(cmp.Or(r.Accumulation, 1))
 	a := StepAnswer{GPU: p.card.Key, Precision: p.Precision, StepS: parts.Sum(),
-		Parts: parts.Record(), Measured: p.timer.MeasuredOn}
+		Parts: parts, Measured: p.timer.MeasuredOn}
 	if r.MeasuredS != nil {
-		c, err := p.calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
+		c, err := p.calibrate(slices.Repeat([]profile.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
 		if err != nil {
 			return StepAnswer{}, err
 		}

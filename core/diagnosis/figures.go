@@ -26,7 +26,7 @@ type figures struct {
 	outside     float64 // share of the span that no mark accounts for
 	pace        float64 // seconds of a training step
 	minHeadroom float64 // least headroom at a peak, as a share of the card
-	cpu, core   float64 // mean shares
+	cpu         float64 // mean share
 	own         float64 // likewise, of this training
 	available   float64 // least, as a share of the RAM
 	swapRise    float64 // bytes
@@ -38,7 +38,6 @@ type figures struct {
 // card is one GPU in numbers.
 type card struct {
 	index          int
-	name           string
 	busy, memory   float64 // mean utilisation; most memory used, as a share
 	torch          float64 // highest peak of PyTorch, as a share
 	powerW, limitW float64
@@ -126,7 +125,7 @@ func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
 
 func (f *figures) measureHost(s *runlog.Log) {
 	a, h := &s.Activity, s.Host
-	f.cpu, f.core, f.disk = mean(a.CPUShare), mean(a.BusiestCore), mean(a.DiskRead)
+	f.cpu, f.disk = mean(a.CPUShare), mean(a.DiskRead)
 	f.own = mean(a.TreeCPU)
 	f.available = share(lowest(a.HostAvailable), float64(h.TotalBytes))
 	f.swapRise = highest(a.SwapUsed) - lowest(a.SwapUsed)
@@ -135,7 +134,7 @@ func (f *figures) measureHost(s *runlog.Log) {
 
 func measureGPU(s *runlog.Log, i int) card {
 	g, nan := s.GPUs[i], math.NaN()
-	c := card{index: i, name: g.Name, busy: nan, memory: nan, torch: nan, powerW: nan,
+	c := card{index: i, busy: nan, memory: nan, torch: nan, powerW: nan,
 		limitW: g.PowerLimitW, temperature: nan, clock: nan,
 		hot: nan, braked: nan, capped: nan, set: nan, pcie: nan, others: nan, othersShare: nan}
 	total := float64(g.TotalBytes)

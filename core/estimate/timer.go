@@ -13,9 +13,9 @@ import (
 // Times that are there whatever the GPU, in seconds: assumptions.
 var (
 	// of a micro-batch: collating, copying to the GPU, the Trainer's loop
-	microTime = timing.Range{Low: 2e-3, Likely: 6e-3, High: 20e-3}
+	microTime = profile.Range{Low: 2e-3, Likely: 6e-3, High: 20e-3}
 	// of an optimizer step: schedule, callbacks, logs
-	stepTime = timing.Range{Low: 3e-3, Likely: 10e-3, High: 40e-3}
+	stepTime = profile.Range{Low: 3e-3, Likely: 10e-3, High: 40e-3}
 )
 
 // Timer predicts what the parts of a step take on one kind of card.
@@ -96,9 +96,9 @@ func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 
 // Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that
 // no operation has.
-func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
+func (t *Timer) Micro(w kernel.Work) (profile.StepParts, error) {
 	step, err := t.kernels.Step(w.Operations, nil)
-	p := timing.Parts{Overhead: microTime}
+	p := profile.StepParts{Overhead: microTime}
 	for _, phase := range kernel.Phases {
 		span := step[phase]
 		p.Compute, p.Memory = p.Compute.Plus(span.Products), p.Memory.Plus(span.Others)
@@ -143,20 +143,20 @@ func (t *Timer) Rate(precision string, tf32 bool) float64 {
 }
 
 // waits is how long the GPU has nothing to do in a span, since the CPU is behind.
-func waits(s kernel.Span) timing.Range {
+func waits(s kernel.Span) profile.Range {
 	span, busy := s.Seconds(), s.GPU()
-	return timing.Range{Low: span.Low - busy.Low, Likely: span.Likely - busy.Likely,
+	return profile.Range{Low: span.Low - busy.Low, Likely: span.Likely - busy.Likely,
 		High: span.High - busy.High}
 }
 
 // Update is what an optimizer step takes besides its micro-batches.
 type Update struct {
-	Once    timing.Parts
-	further timing.Range // for each micro-batch after the first
+	Once    profile.StepParts
+	further profile.Range // for each micro-batch after the first
 }
 
 // After is the update after so many micro-batches.
-func (u Update) After(microBatches int) timing.Parts {
+func (u Update) After(microBatches int) profile.StepParts {
 	p := u.Once
 	p.Optimizer = p.Optimizer.Plus(u.further.Times(float64(max(0, microBatches-1))))
 	return p
@@ -169,14 +169,14 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 	if err != nil {
 		return Update{}, err
 	}
-	seconds := func(operations []kernel.Operation) timing.Range {
+	seconds := func(operations []kernel.Operation) profile.Range {
 		var step kernel.Step
 		if err == nil {
 			step, err = t.kernels.Step(operations, nil)
 		}
 		return step.Seconds()
 	}
-	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime},
+	u := Update{profile.StepParts{Optimizer: seconds(operations), Overhead: stepTime},
 		seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
 	u.Once.Exchange = timing.Exchange(t.GPU, float32Bytes*float64(w.TrainedParameters), devices)
 	return u, err

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -10,31 +9,38 @@ import (
 // docs/timing.md has the sources.
 var (
 	// imports, the model's weights on the GPU, the CUDA context
-	startTime = timing.Range{Low: 8, Likely: 20, High: 60}
+	startTime = profile.Range{Low: 8, Likely: 20, High: 60}
 	// kernels loaded and chosen, the allocator's first segments
-	firstSteps = timing.Range{Low: 2, Likely: 6, High: 30}
+	firstSteps = profile.Range{Low: 2, Likely: 6, High: 30}
 	// processes of the loader, which import torch, and their first batch
-	workerStart = timing.Range{Low: 2, Likely: 5, High: 20}
+	workerStart = profile.Range{Low: 2, Likely: 5, High: 20}
 	// of an evaluation: texts decoded, error rates, logs
-	summaryTime = timing.Range{Low: 0.5, Likely: 2, High: 8}
+	summaryTime = profile.Range{Low: 0.5, Likely: 2, High: 8}
 	// bytes of a checkpoint a second: a local NVMe disk, a cloud's disk, a network share
-	diskRate = timing.Range{Low: 1.5e9, Likely: 4e8, High: 1e8}
+	diskRate = profile.Range{Low: 1.5e9, Likely: 4e8, High: 1e8}
 	// of the loop around it: scores, stopping, the cache
-	tokenTime = timing.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}
+	tokenTime = profile.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}
 )
 
 // RunSeconds is what the parts of a run take.
-type RunSeconds struct{ Training, Evaluation, Checkpoints, StartUp timing.Range }
+type RunSeconds struct{ Training, Evaluation, Checkpoints, StartUp profile.Range }
 
 // Hours of the parts, and of the whole.
-func (r RunSeconds) Hours() (profile.RunParts, timing.Range) {
-	hours := func(seconds timing.Range) profile.Range {
-		return profile.Range(seconds.Times(1.0 / 3600))
-	}
+func (r RunSeconds) Hours() (profile.RunParts, profile.Range) {
+	hours := func(seconds profile.Range) profile.Range { return seconds.Times(1.0 / 3600) }
 	parts := profile.RunParts{Training: hours(r.Training), Evaluation: hours(r.Evaluation),
 		Checkpoints: hours(r.Checkpoints), StartUp: hours(r.StartUp)}
 	return parts, r.Training.Plus(
 		r.Evaluation).Plus(r.Checkpoints).Plus(r.StartUp).Times(1.0 / 3600)
+}
+
+// WithLoader is what the GPU takes with the loader beside it: workers prepare batches meanwhile,
+// and without one the GPU waits.
+func WithLoader(gpu, loader profile.Range, workers int) profile.Range {
+	if workers == 0 {
+		return gpu.Plus(loader)
+	}
+	return gpu.AtLeast(loader)
 }
 
 // Occasions is how often something comes that comes at an interval of optimizer steps, and at the
@@ -47,7 +53,7 @@ func Occasions(steps, interval int) int {
 }
 
 // StartUp is what a run takes before its first step, and what its first steps take longer.
-func StartUp(workers int) timing.Range {
+func StartUp(workers int) profile.Range {
 	if workers == 0 {
 		return startTime.Plus(firstSteps)
 	}
@@ -55,8 +61,8 @@ func StartUp(workers int) timing.Range {
 }
 
 // Saving is what a checkpoint of so many bytes takes.
-func Saving(bytes int64) timing.Range {
-	return timing.Range{Low: float64(bytes) / diskRate.Low,
+func Saving(bytes int64) profile.Range {
+	return profile.Range{Low: float64(bytes) / diskRate.Low,
 		Likely: float64(bytes) / diskRate.Likely, High: float64(bytes) / diskRate.High}
 }
 
@@ -68,7 +74,7 @@ type Generation struct {
 }
 
 // Evaluation is an evaluation of some batches, whose forward pass takes so many seconds each.
-func Evaluation(forward timing.Range, batches float64, g *Generation) timing.Range {
+func Evaluation(forward profile.Range, batches float64, g *Generation) profile.Range {
 	batch := forward.Plus(microTime)
 	if g != nil {
 		// the loss takes a forward pass of its own (Seq2SeqTrainer.prediction_step)
@@ -79,8 +85,8 @@ func Evaluation(forward timing.Range, batches float64, g *Generation) timing.Ran
 
 // seconds of a batch's texts: a token of a decoder waits for the CPU, which launches its kernels
 // one after the other.
-func (g Generation) seconds() timing.Range {
+func (g Generation) seconds() profile.Range {
 	perToken := kernel.AutocastDispatch.Times(g.Kernels).Plus(tokenTime)
-	return timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens),
+	return profile.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens),
 		High: float64(g.MaxTokens)}.Product(perToken)
 }

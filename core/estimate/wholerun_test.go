@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // TestAnEvaluationIsForwardPasses, with the Trainer's time for each batch and the summary at the
 // end.
 func TestAnEvaluationIsForwardPasses(t *testing.T) {
-	forward := timing.Range{Low: 0.1, Likely: 0.2, High: 0.4}
+	forward := profile.Range{Low: 0.1, Likely: 0.2, High: 0.4}
 	assert.Equal(t, forward.Plus(microTime).Times(50).Plus(summaryTime), Evaluation(forward, 50, nil))
 }
 
@@ -35,8 +35,8 @@ func TestTheForwardPassIsAShareOfAMicroBatch(t *testing.T) {
 // TestTokensWaitForTheCPU: a token of a decoder takes its launches, whatever the card; a text takes
 // as long as its tokens.
 func TestTokensWaitForTheCPU(t *testing.T) {
-	forward := timing.Range{Low: 0.1, Likely: 0.2, High: 0.4}
-	seconds := func(g *Generation) timing.Range { return Evaluation(forward, 1, g) }
+	forward := profile.Range{Low: 0.1, Likely: 0.2, High: 0.4}
+	seconds := func(g *Generation) profile.Range { return Evaluation(forward, 1, g) }
 	short, long := seconds(&Generation{Tokens: 50, MaxTokens: 100, Kernels: 300}), seconds(&Generation{Tokens: 100, MaxTokens: 100, Kernels: 300})
 	assert.InDelta(t, 50*(300*kernel.AutocastDispatch.Likely+tokenTime.Likely), long.Likely-short.Likely, 1e-9)
 	assert.Greater(t, short.Likely, seconds(nil).Likely)
@@ -44,7 +44,7 @@ func TestTokensWaitForTheCPU(t *testing.T) {
 }
 
 func TestSavingAndStarting(t *testing.T) {
-	assert.Equal(t, timing.Range{Low: 4e9 / 1.5e9, Likely: 10, High: 40}, Saving(4e9))
+	assert.Equal(t, profile.Range{Low: 4e9 / 1.5e9, Likely: 10, High: 40}, Saving(4e9))
 	assert.Greater(t, StartUp(1).Likely, StartUp(0).Likely)
 	assert.Equal(t, []int{2, 3, 1, 0}, []int{Occasions(8, 4), Occasions(9, 4), Occasions(3, 4), Occasions(8, 0)}, "and at the end")
 }

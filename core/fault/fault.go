@@ -105,6 +105,15 @@ func EditDistance(a, b string) int {
 	return row[len(b)]
 }
 
+// InRange refuses a number outside its bounds.
+func InRange(name string, value, low, high int) error {
+	if value >= low && value <= high {
+		return nil
+	}
+	return New(InvalidArgument, fmt.Sprintf("give %s a whole number from %d to %d", name, low, high),
+		"%s is %d, outside %d..%d", name, value, low, high)
+}
+
 // Plural writes a count with its noun: "1 GPU", "2 GPUs".
 func Plural(n int, noun string) string {
 	if n == 1 {

@@ -79,10 +79,7 @@ func (s *search) alternative(d *draft, f evaluated, name, text string, peak *int
 	if speed < 1 {
 		a.Why = reason
 	}
-	if f.throughput.timed {
-		epoch := s.epochHours(d, b)
-		a.EpochHours = &epoch
-	}
+	a.EpochHours = s.knownHours(d, f, b)
 	d.Alternatives = append(d.Alternatives, a)
 }
 
@@ -109,6 +106,15 @@ func (s *search) timesAsLong(d *draft, f evaluated, b batches) float64 {
 	return s.epochSeconds(d, b).Likely / s.epochSeconds(d, f.chosen).Likely
 }
 
+// knownHours is an epoch of other batches; nil where the device's speed is not known.
+func (s *search) knownHours(d *draft, f evaluated, b batches) *profile.Range {
+	if !f.throughput.timed {
+		return nil
+	}
+	hours := s.epochHours(d, b)
+	return &hours
+}
+
 // byHand is what settings without a planner take: those of the published rule where they were
 // traced and fit, else the plan's own with one size of micro-batch in random order.
 func (s *search) byHand(d *draft, f evaluated, published *profile.Alternative,
@@ -124,10 +130,7 @@ func (s *search) byHand(d *draft, f evaluated, published *profile.Alternative,
 		batch, _, _ := strings.Cut(published.What, ",")
 		a.Why = fmt.Sprintf("the published rule's %s does not fit", batch)
 	}
-	if f.throughput.timed {
-		epoch := s.epochHours(d, b)
-		a.EpochHours = &epoch
-	}
+	a.EpochHours = s.knownHours(d, f, b)
 	return a
 }
 
@@ -177,9 +180,6 @@ func (s *search) published(d *draft, f evaluated, ranked []evaluated) *profile.A
 	if a.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
 		a.Why = "too little to take it"
 	}
-	if f.throughput.timed {
-		epoch := s.epochHours(d, b[0])
-		a.EpochHours = &epoch
-	}
+	a.EpochHours = s.knownHours(d, f, b[0])
 	return a
 }

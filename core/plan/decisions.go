@@ -223,19 +223,19 @@ func (s *search) buckets(f evaluated) []profile.Bucket {
 // loading is how long the workers of all devices need for an epoch's audio. Where only decoding was
 // measured, the assumption for all of a worker's task stands as far as decoding is not slower
 // already.
-func (s *search) loading(workers int) timing.Range {
+func (s *search) loading(workers int) profile.Range {
 	return s.loadingOf(s.clips.seconds(), workers)
 }
 
 // loadingOf is loading for the given seconds of audio.
-func (s *search) loadingOf(seconds float64, workers int) timing.Range {
+func (s *search) loadingOf(seconds float64, workers int) profile.Range {
 	rate := timing.WorkerRate(s.rows(), s.in.Model.Architecture, s.in.Dataset.SampleRates)
 	if decoded := s.in.Options.DecodeRate; decoded != nil {
-		rate = timing.Range{Low: min(rate.Low, *decoded), Likely: min(rate.Likely, *decoded),
+		rate = profile.Range{Low: min(rate.Low, *decoded), Likely: min(rate.Likely, *decoded),
 			High: min(rate.High, *decoded)}
 	}
 	if measured := s.in.Options.LoaderRate; measured != nil {
-		rate = timing.Range{Low: *measured, Likely: *measured, High: *measured}
+		rate = profile.Range{Low: *measured, Likely: *measured, High: *measured}
 	}
 	return timing.Takes(seconds, rate.Times(float64(max(1, workers)*s.pool.count)))
 }

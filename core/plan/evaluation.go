@@ -8,7 +8,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -57,7 +56,7 @@ func texts(clips, beams int) string {
 }
 
 // evaluating is the time of one evaluation of the given clips, loading included.
-func (s *search) evaluating(d *draft, f evaluated, clips int) timing.Range {
+func (s *search) evaluating(d *draft, f evaluated, clips int) profile.Range {
 	share := (clips + s.pool.count - 1) / s.pool.count
 	batch := min(d.PerDeviceEvalBatchSize, share)
 	sample := s.clips.sample(batch, 1)
@@ -67,8 +66,8 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) timing.Range {
 		d.DataloaderNumWorkers)
 	forward := f.throughput.paddedSecond.Times(f.throughput.forward *
 		f.throughput.micro.Of(float64(batch)*padded))
-	return s.withLoader(d, estimate.Evaluation(forward, float64(share)/float64(batch),
-		s.generation(f)), loader)
+	gpu := estimate.Evaluation(forward, float64(share)/float64(batch), s.generation(f))
+	return estimate.WithLoader(gpu, loader, d.DataloaderNumWorkers)
 }
 
 // generation describes how the texts of a batch are generated: as long as the longest one takes, or

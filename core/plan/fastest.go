@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -297,22 +297,13 @@ func (d *draft) compareLast(plain batches, f evaluated) {
 }
 
 // epochSeconds is the range of an epoch with the loader's part.
-func (s *search) epochSeconds(d *draft, b batches) timing.Range {
-	return s.withLoader(d, b.epoch, s.loading(d.DataloaderNumWorkers))
+func (s *search) epochSeconds(d *draft, b batches) profile.Range {
+	return estimate.WithLoader(b.epoch, s.loading(d.DataloaderNumWorkers), d.DataloaderNumWorkers)
 }
 
 // epochHours is the same in hours.
 func (s *search) epochHours(d *draft, b batches) profile.Range {
-	return profile.Range(s.epochSeconds(d, b).Times(1.0 / 3600))
-}
-
-// withLoader is what the GPU takes with the loader beside it: workers prepare batches meanwhile,
-// and without one the GPU waits.
-func (s *search) withLoader(d *draft, gpu, loader timing.Range) timing.Range {
-	if d.DataloaderNumWorkers == 0 {
-		return gpu.Plus(loader)
-	}
-	return gpu.AtLeast(loader)
+	return s.epochSeconds(d, b).Times(1.0 / 3600)
 }
 
 // warnings are what the user should know before starting.

@@ -250,12 +250,10 @@ func oneOf(name, value string, allowed []string) error {
 }
 
 func inRange(name string, value *int, low, high int) error {
-	if value == nil || (*value >= low && *value <= high) {
+	if value == nil {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a whole number from %d to %d",
-		name, low, high),
-		"%s is %d, outside %d..%d", name, *value, low, high)
+	return fault.InRange(name, *value, low, high)
 }
 
 // checkMargin refuses NaN too, because every comparison with it is false.

@@ -7,7 +7,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 const (
@@ -23,14 +22,14 @@ const (
 // runExtras are the evaluations and checkpoints of a run.
 type runExtras struct {
 	evaluations, saves int
-	evaluation         timing.Range // seconds of one
+	evaluation         profile.Range // seconds of one
 }
 
 // schedule is how often a model is evaluated, with how many clips, and what that takes.
 type schedule struct {
 	steps, interval, clips int
-	one                    timing.Range // seconds of an evaluation
-	training               float64      // seconds of the run's steps
+	one                    profile.Range // seconds of an evaluation
+	training               float64       // seconds of the run's steps
 }
 
 // times is how many evaluations there are.
@@ -160,7 +159,7 @@ func (s *search) checkpointBytes() int64 {
 }
 
 // seconds is what a run takes whose steps take training.
-func (s *search) seconds(d *draft, r runExtras, training timing.Range) estimate.RunSeconds {
+func (s *search) seconds(d *draft, r runExtras, training profile.Range) estimate.RunSeconds {
 	return estimate.RunSeconds{Training: training,
 		Evaluation:  r.evaluation.Times(float64(r.evaluations)),
 		Checkpoints: estimate.Saving(s.checkpointBytes()).Times(float64(r.saves)),

@@ -11,7 +11,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 const whisperSmall = "openai/whisper-small"
@@ -151,7 +150,7 @@ func TestAnEvaluationIsForwardPasses(t *testing.T) {
 	in := described(t, xlsr, slices.Repeat([]float64{10}, 100), "T4")
 	in.Options.LoaderRate = pointer(1e9)
 	s := &search{in: in, clips: durations{sorted: in.Durations, count: 100}, pool: pool{count: 1}}
-	f := evaluated{traced: &Traced{}, throughput: throughput{timed: true, paddedSecond: timing.Range{Low: 1, Likely: 3, High: 6}, micro: batching.Cost{OverheadS: 2}, forward: 1.0 / 3}}
+	f := evaluated{traced: &Traced{}, throughput: throughput{timed: true, paddedSecond: profile.Range{Low: 1, Likely: 3, High: 6}, micro: batching.Cost{OverheadS: 2}, forward: 1.0 / 3}}
 	d := &draft{Config: profile.Config{PerDeviceEvalBatchSize: 5, DataloaderNumWorkers: 1}}
-	assert.Equal(t, estimate.Evaluation(timing.Range{Low: 52.0 / 3, Likely: 52, High: 104}, 4, nil), s.evaluating(d, f, 20))
+	assert.Equal(t, estimate.Evaluation(profile.Range{Low: 52.0 / 3, Likely: 52, High: 104}, 4, nil), s.evaluating(d, f, 20))
 }

@@ -68,12 +68,12 @@ type batches struct {
 	order         string // one of LengthHandlings
 	microBatching string // "fixed" or "memory"
 	figures       batching.Figures
-	epoch         timing.Range // seconds, without the loader
+	epoch         profile.Range // seconds, without the loader
 	costS         float64
 	steps         int
-	microBatches  float64      // of a device in a step, on average
-	shares        []int        // clips of each device in a step, by speed; nil: evenly
-	evenly        timing.Range // the epoch with even shares, where there are others
+	microBatches  float64       // of a device in a step, on average
+	shares        []int         // clips of each device in a step, by speed; nil: evenly
+	evenly        profile.Range // the epoch with even shares, where there are others
 }
 
 // Names of how micro-batches are made.

@@ -14,11 +14,11 @@ type throughput struct {
 	timed        bool
 	slowest      *estimate.Timer // of the GPU that the others wait for
 	fastest      *estimate.Timer
-	paces        []float64    // of each GPU, where they differ: how long it takes, the slowest 1
-	paddedSecond timing.Range // of one padded second on the GPU
+	paces        []float64     // of each GPU, where they differ: how long it takes, the slowest 1
+	paddedSecond profile.Range // of one padded second on the GPU
 	micro        batching.Cost
-	parts        timing.Parts // of a usual micro-batch
-	finish       func(accumulation float64) timing.Parts
+	parts        profile.StepParts // of a usual micro-batch
+	finish       func(accumulation float64) profile.StepParts
 	calibration  *timing.Calibration // of whole steps
 	forward      float64             // share of a micro-batch's time that its forward pass takes
 }
@@ -33,9 +33,9 @@ const (
 
 // unknownThroughput compares candidates by the seconds that they compute.
 func unknownThroughput(w candidate, onCPU bool) throughput {
-	p := throughput{paddedSecond: timing.Range{Low: 1, Likely: 1, High: 1},
+	p := throughput{paddedSecond: profile.Range{Low: 1, Likely: 1, High: 1},
 		micro:  batching.Cost{OverheadS: UnknownOverheadS},
-		finish: func(float64) timing.Parts { return timing.Parts{} }}
+		finish: func(float64) profile.StepParts { return profile.StepParts{} }}
 	if onCPU {
 		p.micro.OverheadS = cpuOverheadS
 	}
@@ -74,7 +74,7 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 		return max(b-a, 0.01*b) / max(fullS-shortS, 0.5*fullS)
 	}
 	low, high := small.OnGPU(), p.parts.OnGPU()
-	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low),
+	p.paddedSecond = profile.Range{Low: slope(low.Low, high.Low),
 		Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}
 	host, err := p.slowest.Host(full.Work)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 	}
 	p.micro = batching.Cost{HostS: host / p.paddedSecond.Likely,
 		OverheadS: max(0, low.Likely/p.paddedSecond.Likely-shortS)}
-	p.finish = func(accumulation float64) timing.Parts {
+	p.finish = func(accumulation float64) profile.StepParts {
 		return update.After(int(accumulation + 0.5))
 	}
 	if p.forward, err = p.slowest.Forward(full.Work); f.guessed {
@@ -121,7 +121,7 @@ func (s *search) batchesOf(f evaluated, figures batching.Figures, microBatching 
 }
 
 // epoch is how long an epoch takes, the loader's time not counted.
-func (p throughput) epoch(b batches) timing.Range {
+func (p throughput) epoch(b batches) profile.Range {
 	predicted := p.paddedSecond.Times(
 		b.costS).Plus(p.finish(b.microBatches).Sum().Times(float64(b.steps)))
 	if p.calibration == nil {
@@ -132,7 +132,7 @@ func (p throughput) epoch(b batches) timing.Range {
 
 // step is the parts of an optimizer step, as likely as the mean of the epoch's: those of a usual
 // micro-batch stand for all.
-func (p throughput) step(b batches) timing.Parts {
+func (p throughput) step(b batches) profile.StepParts {
 	finish := p.finish(b.microBatches)
 	micro := p.paddedSecond.Likely * b.costS / float64(b.steps)
 	parts := p.parts.Times(micro / p.parts.Sum().Likely).Plus(finish)

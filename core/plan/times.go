@@ -13,14 +13,14 @@ func (s *search) writeTimes(d *draft, f evaluated, extras runExtras) {
 	if !f.throughput.timed {
 		return
 	}
-	epoch := s.epochHours(d, f.chosen)
-	hours := timing.Range(epoch)
+	hours := s.epochHours(d, f.chosen)
 	parts, run := s.seconds(d, extras, hours.Times(3600*d.NumTrainEpochs)).Hours()
 	loader := s.loading(d.DataloaderNumWorkers)
-	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), RunParts: parts,
-		StepS:     profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
-		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))),
-		Parts:     f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(),
+	step := f.throughput.step(f.chosen)
+	t := &profile.Times{EpochHours: hours, RunHours: run, RunParts: parts,
+		StepS:     hours.Times(3600 / float64(f.chosen.steps)),
+		AudioRate: timing.Takes(s.clips.seconds(), hours.Times(3600)),
+		Parts:     step, Bound: step.Bound(),
 		Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
@@ -35,12 +35,9 @@ func (s *search) writeTimes(d *draft, f evaluated, extras runExtras) {
 		}
 	}
 	if price := s.in.Options.PriceUSDHour; price != nil {
-		cost := profile.Range(run.Times(*price * float64(s.pool.count)))
+		cost := run.Times(*price * float64(s.pool.count))
 		t.CostUSD = &cost
 	}
-	if energy := timing.Energy(s.budget.gpu, s.pool.count, run); energy != nil {
-		used := profile.Range(*energy)
-		t.EnergyKWh = &used
-	}
+	t.EnergyKWh = timing.Energy(s.budget.gpu, s.pool.count, run)
 	d.Times = t
 }

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -89,20 +90,11 @@ func Next(s State) (Decision, error) {
 }
 
 func (s State) check(limit int) error {
-	for _, f := range []struct {
-		name             string
-		value, low, high int
-	}{
-		{"micro_batch", s.MicroBatch, 1, maxBatch},
-		{"retries", s.Retries, 0, maxRetries},
-		{"maybe_retries", s.MaybeRetries, 0, s.Retries},
-		{"max_retries", limit, 0, maxRetries},
-	} {
-		if f.value < f.low || f.value > f.high {
-			return fault.New(fault.InvalidArgument,
-				fmt.Sprintf("give %s a whole number from %d to %d", f.name, f.low, f.high),
-				"%s is %d, outside %d..%d", f.name, f.value, f.low, f.high)
-		}
+	if err := cmp.Or(fault.InRange("micro_batch", s.MicroBatch, 1, maxBatch),
+		fault.InRange("retries", s.Retries, 0, maxRetries),
+		fault.InRange("maybe_retries", s.MaybeRetries, 0, s.Retries),
+		fault.InRange("max_retries", limit, 0, maxRetries)); err != nil {
+		return err
 	}
 	if _, ok := advice[s.Class]; !ok {
 		return fault.New(fault.InvalidArgument, "pass the class that classify returned",

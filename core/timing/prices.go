@@ -50,11 +50,11 @@ func GivenPrice(key string, hour float64) (Price, error) {
 
 // utilisation is the share of its board power that a GPU takes on average while it trains: an
 // assumption.
-var utilisation = Range{0.5, 0.75, 1.0}
+var utilisation = profile.Range{Low: 0.5, Likely: 0.75, High: 1.0}
 
 // Energy is kilowatt hours of the GPUs alone, without the machine around them. Absent where the
 // board power is not known.
-func Energy(g profile.GPU, devices int, hours Range) *Range {
+func Energy(g profile.GPU, devices int, hours profile.Range) *profile.Range {
 	if g.PowerWatts == nil {
 		return nil
 	}

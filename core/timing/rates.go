@@ -10,8 +10,8 @@ import (
 
 // Bytes per second of an all-reduce: assumptions, not measured.
 var (
-	nvlinkRate = Range{60e9, 120e9, 250e9} // between GPUs with NVLink
-	pciRate    = Range{4e9, 10e9, 20e9}    // between GPUs without
+	nvlinkRate = profile.Range{Low: 60e9, Likely: 120e9, High: 250e9} // between GPUs with NVLink
+	pciRate    = profile.Range{Low: 4e9, Likely: 10e9, High: 20e9}    // between GPUs without
 )
 
 // What one data loader worker makes per second, on one core.
@@ -24,16 +24,16 @@ var (
 // Texts: rows of 50 tokens. One core of an AMD EPYC pads 1.2 million tokens a second with
 // DataCollatorWithPadding.
 var (
-	waveRate    = Range{Low: 300, Likely: 1200, High: 3000}
-	featureRate = Range{Low: 150, Likely: 400, High: 1000}
-	tokenRate   = Range{Low: 6000, Likely: 12000, High: 40000}
+	waveRate    = profile.Range{Low: 300, Likely: 1200, High: 3000}
+	featureRate = profile.Range{Low: 150, Likely: 400, High: 1000}
+	tokenRate   = profile.Range{Low: 6000, Likely: 12000, High: 40000}
 )
 
 // resampled is how many seconds longer a second of audio takes for each 16 kHz by which its file's
 // sample rate exceeds modelRate. Of MP3 at 48 kHz, decoding takes 0.20 ms more than at 16 kHz and
 // resampling 0.14 ms (soundfile, soxr, one core of an AMD EPYC of 2024); usual cloud machines are
 // assumed to have cores of half that speed.
-var resampled = Range{Low: 0.15e-3, Likely: 0.3e-3, High: 0.6e-3}
+var resampled = profile.Range{Low: 0.15e-3, Likely: 0.3e-3, High: 0.6e-3}
 
 const (
 	modelRate = 16000 // Hz that models take
@@ -42,9 +42,9 @@ const (
 
 // Exchange is the time in which GPUs of one kind add up gradients of so many bytes in a ring: each
 // sends and receives (devices - 1) / devices of them twice.
-func Exchange(g profile.GPU, gradientBytes float64, devices int) Range {
+func Exchange(g profile.GPU, gradientBytes float64, devices int) profile.Range {
 	if devices < 2 {
-		return Range{}
+		return profile.Range{}
 	}
 	link := pciRate
 	if hasNVLink(g.Name) {
@@ -74,14 +74,15 @@ func Capability(g profile.GPU) float64 {
 }
 
 // Takes returns the time that an amount takes at a rate: Low at the highest rate.
-func Takes(amount float64, rate Range) Range {
-	return Range{amount / rate.High, amount / rate.Likely, amount / rate.Low}
+func Takes(amount float64, rate profile.Range) profile.Range {
+	return profile.Range{Low: amount / rate.High, Likely: amount / rate.Likely,
+		High: amount / rate.Low}
 }
 
 // WorkerRate is the assumed rate of one data loader worker: seconds of audio per second, or rows of
 // texts. architecture is the model_type of the model's configuration, rates the number of clips of
 // each sample rate (in Hz, as text) of the dataset.
-func WorkerRate(kind units.RowKind, architecture string, rates map[string]int) Range {
+func WorkerRate(kind units.RowKind, architecture string, rates map[string]int) profile.Range {
 	if kind.AreTexts() {
 		return tokenRate
 	}
@@ -91,8 +92,9 @@ func WorkerRate(kind units.RowKind, architecture string, rates map[string]int) R
 		rate = featureRate
 	}
 	further := furtherSamples(rates)
-	return Range{1 / (1/rate.Low + further*resampled.High),
-		1 / (1/rate.Likely + further*resampled.Likely), 1 / (1/rate.High + further*resampled.Low)}
+	return profile.Range{Low: 1 / (1/rate.Low + further*resampled.High),
+		Likely: 1 / (1/rate.Likely + further*resampled.Likely),
+		High:   1 / (1/rate.High + further*resampled.Low)}
 }
 
 // furtherSamples is how many samples the clips of a dataset have beyond those at modelRate, per

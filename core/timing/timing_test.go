@@ -12,6 +12,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
+func span(low, likely, high float64) profile.Range {
+	return profile.Range{Low: low, Likely: likely, High: high}
+}
+
 // card is a GPU of round figures: 100 TFLOPS in 16 bits, 10 in float32, 1000 GB/s.
 func card(capability string) profile.GPU {
 	tensor, wide, bandwidth, power := 100.0, 10.0, 1000.0, 200.0
@@ -20,10 +24,10 @@ func card(capability string) profile.GPU {
 
 // TestParts: they add up, and the largest is named.
 func TestParts(t *testing.T) {
-	p := Parts{Compute: Range{1, 2, 3}, Memory: Range{1, 1, 1}, Exchange: Range{0, 3, 9}}
-	require.Equal(t, Range{2, 6, 13}, p.Sum())
+	p := profile.StepParts{Compute: span(1, 2, 3), Memory: span(1, 1, 1), Exchange: span(0, 3, 9)}
+	require.Equal(t, span(2, 6, 13), p.Sum())
 	require.Equal(t, "exchange", p.Bound())
-	require.Equal(t, Range{6, 18, 39}, p.Plus(p.Times(2)).Sum())
+	require.Equal(t, span(6, 18, 39), p.Plus(p.Times(2)).Sum())
 }
 
 // TestExchange: a ring moves 2 (n - 1) / n of the gradients, over NVLink at twelve times the rate.
@@ -47,20 +51,20 @@ func TestNVLink(t *testing.T) {
 }
 
 func TestCalibration(t *testing.T) {
-	predicted := Range{0.5, 1, 2}
-	same := func(n int) []Range { return slices.Repeat([]Range{predicted}, n) }
+	predicted := span(0.5, 1, 2)
+	same := func(n int) []profile.Range { return slices.Repeat([]profile.Range{predicted}, n) }
 	c, err := Calibrate(same(5), []float64{1.5, 1.4, 1.6, 1.5, 1.5})
 	require.NoError(t, err)
 	require.InDelta(t, 1.5, c.Factor, 1e-9)
 	require.Equal(t, 5, c.Steps)
 	require.InDelta(t, 1.44*0.95, c.Low, 1e-9)
 	require.InDelta(t, 1.56*1.05, c.High, 1e-9)
-	unequal, err := Calibrate([]Range{{1, 2, 3}, {1, 1, 1}, {2, 4, 8}}, []float64{4, 2, 8})
+	unequal, err := Calibrate([]profile.Range{span(1, 2, 3), span(1, 1, 1), span(2, 4, 8)}, []float64{4, 2, 8})
 	require.NoError(t, err)
 	require.Equal(t, Calibration{2, 2 * 0.95, 2 * 1.05, 3}, unequal, "each span against its own estimate")
 	_, err = Calibrate(same(2), []float64{1})
 	require.Error(t, err)
-	after := c.Apply(Range{5, 10, 20})
+	after := c.Apply(span(5, 10, 20))
 	require.Equal(t, 15.0, after.Likely)
 	require.Less(t, after.High-after.Low, 20.0-5, "a measurement narrows the range")
 	for _, wrong := range [][]float64{nil, {0}, {-1}, {math.NaN()}, {1, math.Inf(1)}} {
@@ -149,9 +153,9 @@ func TestPrices(t *testing.T) {
 }
 
 func TestEnergy(t *testing.T) {
-	used := Energy(card("8.0"), 2, Range{10, 10, 10})
+	used := Energy(card("8.0"), 2, span(10, 10, 10))
 	require.InDelta(t, 0.2*2*10*0.75, used.Likely, 1e-9)
-	require.Nil(t, Energy(profile.GPU{}, 1, Range{1, 1, 1}), "absent, not zero")
+	require.Nil(t, Energy(profile.GPU{}, 1, span(1, 1, 1)), "absent, not zero")
 }
 
 // TestFilesOfHigherRatesTakeLonger to decode and resample; those of no rate count as the model's.

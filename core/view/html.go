@@ -58,28 +58,24 @@ func compact(css string) string {
 // share is a share of a width as CSS and SVG write it.
 func share(x float64) string { return fmt.Sprintf("%.2f%%", 100*between(x, 0, 1)) }
 
-// draw returns the HTML of blocks or shapes. It is safe to insert: templates have escaped all that
-// is in it.
+// draw returns the HTML of blocks or shapes.
 func draw(parsed *template.Template, data any) (template.HTML, error) {
-	var out strings.Builder
-	drawOne := func(one interface{ templateName() string }) error {
-		return parsed.ExecuteTemplate(&out, one.templateName(), one)
-	}
 	switch parts := data.(type) {
 	case []Block:
-		for _, one := range parts {
-			if err := drawOne(one); err != nil {
-				return "", err
-			}
-		}
+		return drawn(parsed, parts)
 	case []shape:
-		for _, one := range parts {
-			if err := drawOne(one); err != nil {
-				return "", err
-			}
+		return drawn(parsed, parts)
+	}
+	return "", fmt.Errorf("a %T cannot be drawn", data)
+}
+
+// drawn is safe to insert: templates have escaped all that is in it.
+func drawn[T shape](parsed *template.Template, parts []T) (template.HTML, error) {
+	var out strings.Builder
+	for _, part := range parts {
+		if err := parsed.ExecuteTemplate(&out, part.templateName(), part); err != nil {
+			return "", err
 		}
-	default:
-		return "", fmt.Errorf("a %T cannot be drawn", data)
 	}
 	return template.HTML(out.String()), nil
 }

@@ -253,18 +253,25 @@ func (r runRecord) tiles() tiles {
 		figures = append(figures, useful(*s.MFU))
 	}
 	figures = append(figures, r.gpuTiles()...)
-	var fullest *HostFigures
-	for i, h := range r.Hosts {
-		if h.UsedPeak != nil && (fullest == nil ||
-			filled(h.UsedPeak, h.Total) > filled(fullest.UsedPeak, fullest.Total)) {
-			fullest = &r.Hosts[i]
+	var peaks [][2]*float64
+	for _, h := range r.Hosts {
+		peaks = append(peaks, [2]*float64{h.UsedPeak, h.Total})
+	}
+	return append(figures, fullest("host RAM", peaks)...)
+}
+
+// fullest is the memory that was filled most, of used ones with their totals.
+func fullest(title string, peaks [][2]*float64) tiles {
+	var most [2]*float64
+	for _, peak := range peaks {
+		if peak[0] != nil && (most[0] == nil || filled(peak[0], peak[1]) > filled(most[0], most[1])) {
+			most = peak
 		}
 	}
-	if fullest != nil {
-		figures = append(figures, tile{Name: "host RAM", Value: size(*fullest.UsedPeak),
-			Note: "peak, of " + known(fullest.Total, size)})
+	if most[0] == nil {
+		return nil
 	}
-	return figures
+	return tiles{{Name: title, Value: size(*most[0]), Note: "peak, of " + known(most[1], size)}}
 }
 
 // useful is a tile of model FLOPs utilization.
@@ -284,17 +291,11 @@ func (r runRecord) gpuTiles() tiles {
 		}
 		figures = append(figures, tile{Name: "GPU busy", Value: units.Percent(mean), Note: note})
 	}
-	var fullest *GPUFigures
-	for i, g := range r.GPUs {
-		if g.UsedPeak != nil && (fullest == nil ||
-			filled(g.UsedPeak, g.Total) > filled(fullest.UsedPeak, fullest.Total)) {
-			fullest = &r.GPUs[i]
-		}
+	var peaks [][2]*float64
+	for _, g := range r.GPUs {
+		peaks = append(peaks, [2]*float64{g.UsedPeak, g.Total})
 	}
-	if fullest != nil {
-		figures = append(figures, tile{Name: "GPU memory", Value: size(*fullest.UsedPeak),
-			Note: "peak, of " + known(fullest.Total, size)})
-	}
+	figures = append(figures, fullest("GPU memory", peaks)...)
 	if t := r.tightest(); t != nil {
 		figures = append(figures, tile{Name: "headroom", Value: size(*t.Headroom),
 			Note: "least, at " + intoRun(orZero(t.HeadroomAt))})

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -39,14 +39,14 @@ func split(rows []row, keep func(row) bool) (fitted, held []row) {
 // mostRows bounds how long a fit takes.
 const mostRows = 2000
 
-func spread(rows []row, predict func(row) float64) timing.Range {
+func spread(rows []row, predict func(row) float64) profile.Range {
 	ratios := make([]float64, len(rows))
 	for i, r := range rows {
 		ratios[i] = r.seconds / predict(r)
 	}
 	slices.Sort(ratios)
 	at := func(share float64) float64 { return rounded(ratios[int(share*float64(len(ratios)-1))]) }
-	return timing.Range{Low: at(0.1), Likely: at(0.5), High: at(0.9)}
+	return profile.Range{Low: at(0.1), Likely: at(0.5), High: at(0.9)}
 }
 
 func rounded(x float64) float64 { return math.Round(x*1e4) / 1e4 }
@@ -71,7 +71,7 @@ func typical(r row) bool {
 }
 
 // fitProducts finds the shares with which typical products come closest.
-func fitProducts(rows []row, card kernel.Card) (kernel.Efficiency, timing.Range) {
+func fitProducts(rows []row, card kernel.Card) (kernel.Efficiency, profile.Range) {
 	fitted, held := split(rows, typical)
 	at := func(z []float64) func(row) float64 {
 		e := efficiency(z)

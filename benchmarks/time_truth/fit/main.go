@@ -12,7 +12,7 @@ import (
 	"os"
 
 	"github.com/asrconfig/asrconfig-go/core/gpus"
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -68,8 +68,8 @@ func run() error {
 var neighbours = [][2]int{{1, 3}, {3, 1}}
 
 // carried is how far products are off by a neighbour's shares: the widest of both directions.
-func carried(result kernel.Fitted, known []kernel.Card) (map[string]timing.Range, error) {
-	widest := map[string]timing.Range{}
+func carried(result kernel.Fitted, known []kernel.Card) (map[string]profile.Range, error) {
+	widest := map[string]profile.Range{}
 	for _, pair := range neighbours {
 		of, by := measured[pair[0]], result.Cards[measured[pair[1]].key]
 		for table, e := range map[string]kernel.Efficiency{"linear": by.Single, "bmm": by.Batched} {
@@ -81,7 +81,7 @@ func carried(result kernel.Fitted, known []kernel.Card) (map[string]timing.Range
 			_, held := split(rows, typical)
 			off := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32) })
 			if before, seen := widest[table]; seen {
-				off = timing.Range{Low: min(off.Low, before.Low), Likely: 1, High: max(off.High, before.High)}
+				off = profile.Range{Low: min(off.Low, before.Low), Likely: 1, High: max(off.High, before.High)}
 			}
 			widest[table] = off
 		}
@@ -90,7 +90,7 @@ func carried(result kernel.Fitted, known []kernel.Card) (map[string]timing.Range
 }
 
 func fitCard(from tables, card kernel.Card) (fit kernel.Fit, err error) {
-	fit.Residuals = map[string]timing.Range{}
+	fit.Residuals = map[string]profile.Range{}
 	for _, products := range []struct {
 		table string
 		to    *kernel.Efficiency

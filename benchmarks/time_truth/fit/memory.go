@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -28,7 +28,7 @@ const longestRow = 4096
 const fewest = 10
 
 // fitMemory gives the share of the published bandwidth that each class reaches.
-func fitMemory(from tables, card kernel.Card, residuals map[string]timing.Range) (map[string]float64, error) {
+func fitMemory(from tables, card kernel.Card, residuals map[string]profile.Range) (map[string]float64, error) {
 	shares := map[string]float64{}
 	for _, class := range classes {
 		var all []row
@@ -56,8 +56,8 @@ func fitMemory(from tables, card kernel.Card, residuals map[string]timing.Range)
 }
 
 // fitConvolutions is how many times longer than their products convolutions of 1 GFLOP and more take.
-func fitConvolutions(rows []row, card kernel.Card, e kernel.Efficiency) (float64, timing.Range) {
+func fitConvolutions(rows []row, card kernel.Card, e kernel.Efficiency) (float64, profile.Range) {
 	_, held := split(rows, func(r row) bool { return r.operation.FLOPs() > 1e9 })
 	ratio := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32) })
-	return ratio.Likely, timing.Range{Low: rounded(ratio.Low / ratio.Likely), Likely: 1, High: rounded(ratio.High / ratio.Likely)}
+	return ratio.Likely, profile.Range{Low: rounded(ratio.Low / ratio.Likely), Likely: 1, High: rounded(ratio.High / ratio.Likely)}
 }

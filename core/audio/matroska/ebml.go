@@ -17,7 +17,6 @@ var (
 // element is one element of an EBML document. Source: RFC 8794, section 4 to 6.
 type element struct {
 	id        uint32
-	off       int64 // of its header
 	body, end int64 // what is in it; never behind its parent's end
 	cut       bool  // it says that it goes on behind its parent's end
 	open      bool  // it says no size: live streams
@@ -42,7 +41,7 @@ func (w ebmlReader) element(off, end int64) (element, bool) {
 		return element{}, false
 	}
 	id |= 1 << (7 * n) // the marker is part of an ID
-	e := element{id: uint32(id), off: off, body: off + int64(n+m), end: end, open: unknown}
+	e := element{id: uint32(id), body: off + int64(n+m), end: end, open: unknown}
 	switch {
 	case unknown:
 	case size > uint64(end-e.body):

@@ -10,7 +10,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // Card is a GPU as kernels see it.
@@ -154,7 +153,7 @@ type Fit struct {
 	Convolution float64 `json:"convolution"`
 	// measured over predicted time of operators that were not fitted on: 10th, 50th and 90th
 	// percentile
-	Residuals map[string]timing.Range `json:"residuals"`
+	Residuals map[string]profile.Range `json:"residuals"`
 }
 
 // Fitted is the file that benchmarks/time_truth/fit writes.
@@ -162,8 +161,8 @@ type Fitted struct {
 	Source string `json:"source"`
 	// Carried is how far products of one card are off by the shares of the generation before or
 	// after.
-	Carried map[string]timing.Range `json:"carried"`
-	Cards   map[string]Fit          `json:"cards"`
+	Carried map[string]profile.Range `json:"carried"`
+	Cards   map[string]Fit           `json:"cards"`
 }
 
 var fitted = sync.OnceValue(func() Fitted {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -63,7 +64,7 @@ func (t Table) Profile() (Profile, error) {
 	}
 	p := Profile{GPU: card.Key, Date: t.Date, LaunchS: t.LaunchS, DispatchS: t.DispatchS,
 		Factors: []Factor{}}
-	predicted, measured := map[groupKey][]timing.Range{}, map[groupKey][]float64{}
+	predicted, measured := map[groupKey][]profile.Range{}, map[groupKey][]float64{}
 	for _, row := range t.Kernels {
 		launches := t.LaunchS * row.launches()
 		if row.Seconds < launchBound*launches {
@@ -75,7 +76,7 @@ func (t Table) Profile() (Profile, error) {
 			return Profile{}, err
 		}
 		key := row.group()
-		predicted[key], measured[key] = append(predicted[key], timing.Range{Likely: expected}),
+		predicted[key], measured[key] = append(predicted[key], profile.Range{Likely: expected}),
 			append(measured[key], row.Seconds-launches)
 	}
 	for key, rows := range measured {
@@ -142,7 +143,7 @@ func (m *Model) Corrected(p Profile) (*Model, error) {
 	corrected := *m
 	corrected.launch, corrected.factors =
 		p.LaunchS, make(map[groupKey]timing.Calibration, len(p.Factors))
-	corrected.dispatch = &timing.Range{Low: p.DispatchS, Likely: p.DispatchS, High: p.DispatchS}
+	corrected.dispatch = &profile.Range{Low: p.DispatchS, Likely: p.DispatchS, High: p.DispatchS}
 	for _, f := range p.Factors {
 		corrected.factors[groupKey{f.Group, f.DType}] = f.Calibration
 	}

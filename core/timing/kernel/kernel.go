@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -16,7 +17,7 @@ type Model struct {
 	residuals               Fit  // those that tell how far off its times are
 	measured                bool // in tables of its own
 	launch                  float64
-	dispatch                *timing.Range // measured on this machine; nil
+	dispatch                *profile.Range // measured on this machine; nil
 	// by kernels that were measured on this very card; nil
 	factors map[groupKey]timing.Calibration
 }

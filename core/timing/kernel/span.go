@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd,
@@ -12,23 +12,23 @@ import (
 // every operation, and casts weights: XLS-R-300M in bf16 took 27 µs a kernel on a virtual machine
 // with an H100 (benchmarks/gpu/results.md).
 var (
-	Dispatch         = timing.Range{Low: 5e-6, Likely: 9e-6, High: 30e-6}
-	AutocastDispatch = timing.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6}
+	Dispatch         = profile.Range{Low: 5e-6, Likely: 9e-6, High: 30e-6}
+	AutocastDispatch = profile.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6}
 )
 
 // Span is a part of a step on both sides. The GPU works while the CPU dispatches ahead, so that the
 // slower side counts.
 type Span struct {
-	Products timing.Range // matrix products, convolutions and fused attention
-	Others   timing.Range // what reads, changes and writes tensors
-	Host     timing.Range
+	Products profile.Range // matrix products, convolutions and fused attention
+	Others   profile.Range // what reads, changes and writes tensors
+	Host     profile.Range
 }
 
 // GPU is what its kernels take together.
-func (s Span) GPU() timing.Range { return s.Products.Plus(s.Others) }
+func (s Span) GPU() profile.Range { return s.Products.Plus(s.Others) }
 
 // Seconds is what the part takes.
-func (s Span) Seconds() timing.Range {
+func (s Span) Seconds() profile.Range {
 	return s.GPU().AtLeast(s.Host)
 }
 
@@ -37,7 +37,7 @@ type Step map[Phase]Span
 
 // Seconds is the whole iteration: a part begins when the one before has ended, as where a loss is
 // read.
-func (s Step) Seconds() (sum timing.Range) {
+func (s Step) Seconds() (sum profile.Range) {
 	for _, phase := range Phases {
 		sum = sum.Plus(s[phase].Seconds())
 	}
@@ -65,14 +65,14 @@ func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, err
 	}
 	for phase, wait := range waits {
 		span := step[phase]
-		span.Host = span.Host.Plus(timing.Range{Low: wait, Likely: wait, High: wait})
+		span.Host = span.Host.Plus(profile.Range{Low: wait, Likely: wait, High: wait})
 		step[phase] = span
 	}
 	return step, nil
 }
 
 // dispatchOf is what the CPU takes for a kernel: what was measured, or by whether autocast runs.
-func (m *Model) dispatchOf(operations []Operation) timing.Range {
+func (m *Model) dispatchOf(operations []Operation) profile.Range {
 	switch {
 	case m.dispatch != nil:
 		return *m.dispatch
@@ -88,22 +88,22 @@ func (o Operation) isHalf() bool {
 }
 
 // around is a time with the bounds of its kind.
-func around(seconds float64, s timing.Range) timing.Range {
-	return timing.Range{Low: seconds * min(s.Low, 1), Likely: seconds,
+func around(seconds float64, s profile.Range) profile.Range {
+	return profile.Range{Low: seconds * min(s.Low, 1), Likely: seconds,
 		High: seconds * max(s.High, 1)}
 }
 
 // widest holds both.
-func widest(s, t timing.Range) timing.Range {
-	return timing.Range{Low: min(s.Low, t.Low), Likely: 1, High: max(s.High, t.High)}
+func widest(s, t profile.Range) profile.Range {
+	return profile.Range{Low: min(s.Low, t.Low), Likely: 1, High: max(s.High, t.High)}
 }
 
 // spreadOf is how far the operators of the tables were off that were kept from the fit. Where a
 // card has no table, or the tables no such product, it is also as far as one generation's shares
 // are off for the other. Kernels that were measured on this card have the spread of that table.
-func (m *Model) spreadOf(o Operation) timing.Range {
+func (m *Model) spreadOf(o Operation) profile.Range {
 	if f, measured := m.factors[o.group()]; measured {
-		return timing.Range{Low: f.Low / f.Factor, Likely: 1, High: f.High / f.Factor}
+		return profile.Range{Low: f.Low / f.Factor, Likely: 1, High: f.High / f.Factor}
 	}
 	if o.Kind == Transfer {
 		return transferSpread
@@ -116,7 +116,7 @@ func (m *Model) spreadOf(o Operation) timing.Range {
 }
 
 // transferSpread holds slots of 8 lanes, and hosts that reach more than is assumed.
-var transferSpread = timing.Range{Low: 0.9, Likely: 1, High: 2}
+var transferSpread = profile.Range{Low: 0.9, Likely: 1, High: 2}
 
 // nearest is the fitted card whose residuals are most like this one's: slow clocks under load
 // matter more than generations.
@@ -135,7 +135,7 @@ func (o Operation) table() string {
 	return "linear"
 }
 
-func (f *Fit) spreadOf(o Operation) timing.Range {
+func (f *Fit) spreadOf(o Operation) profile.Range {
 	switch {
 	case o.Kind == Convolution:
 		return f.Residuals["conv"]
