@@ -132,20 +132,16 @@ func (l *stepTable) copy() runlog.StepSeries {
 	defer l.lock.Unlock()
 	out := runlog.StepSeries{Number: []uint64{}, TimesS: []float64{}, Kind: []string{},
 		Covers: []int{}, GPU: []int{}}
+	columns := out.Columns()
 	for i := range l.entries {
 		k := &l.entries[i]
 		out.Number, out.TimesS, out.Kind =
 			append(out.Number, k.Number), append(out.TimesS, k.AtS), append(out.Kind, k.Kind)
 		out.Covers, out.GPU = append(out.Covers, k.covers), append(out.GPU, k.GPU)
-		out.SpentS, out.WaitedS = append(out.SpentS, k.SpentS), append(out.WaitedS, k.WaitedS)
-		out.AudioS, out.PaddedS = append(out.AudioS, k.AudioS), append(out.PaddedS, k.PaddedS)
-		out.LongestS, out.ArithmeticS =
-			append(out.LongestS, k.LongestS), append(out.ArithmeticS, k.ArithmeticS)
-		out.Allocated, out.Reserved =
-			append(out.Allocated, k.Allocated), append(out.Reserved, k.Reserved)
-		out.PeakAllocated = append(out.PeakAllocated, k.PeakAllocated)
-		out.PeakReserved = append(out.PeakReserved, k.PeakReserved)
-		out.Headroom = append(out.Headroom, k.headroom)
+		for c, value := range []float64{k.SpentS, k.WaitedS, k.AudioS, k.PaddedS, k.LongestS,
+			k.ArithmeticS, k.Allocated, k.Reserved, k.PeakAllocated, k.PeakReserved, k.headroom} {
+			*columns[c] = append(*columns[c], value)
+		}
 	}
 	return out
 }

@@ -85,9 +85,8 @@ func (s *search) precisionReason(f evaluated) string {
 
 // writeData decides how the dataset is read.
 func (s *search) writeData(d *draft, f evaluated) {
-	data, reason := s.in.Dataset,
-		fmt.Sprintf("the dataset is local: its %s are read one by one anyway, and a stream has "+
-			"no order to choose", s.rows().Nouns())
+	reason := fmt.Sprintf("the dataset is local: its %s are read one by one anyway, and a stream "+
+		"has no order to choose", s.rows().Nouns())
 	if d.Streaming = s.in.Options.Streamed; d.Streaming {
 		reason = "the dataset that was given is a stream"
 	}
@@ -103,15 +102,7 @@ func (s *search) writeData(d *draft, f evaluated) {
 	d.DataloaderNumWorkers, reason = s.workers(l, f)
 	d.because("dataloader_num_workers", reason)
 	d.warn(l.sharedWarning(d.DataloaderNumWorkers))
-	d.DataloaderPrefetchFactor, reason = l.prefetchFactor(d.DataloaderNumWorkers)
-	d.because("dataloader_prefetch_factor", reason)
-	d.DataloaderPinMemory, reason = pinMemory(s.pool.gpus)
-	d.because("dataloader_pin_memory", reason)
-	d.DataloaderPersistentWorkers, reason = persistentWorkers(d.DataloaderNumWorkers)
-	d.because("dataloader_persistent_workers", reason)
-	d.CacheDataset, reason = caching(data, d.Streaming, d.DataloaderNumWorkers,
-		l.room-l.bytes(d.DataloaderNumWorkers))
-	d.because("cache_dataset", reason)
+	d.writeLoader(l, s.pool, s.in.Dataset)
 }
 
 // writeLength decides which clips are cut or left out, and describes the cost of the longest.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -19,6 +20,14 @@ type draft struct {
 }
 
 type explanation struct{ setting, text, alternative, gain string }
+
+// newDraft is a plan for some devices of which nothing else is decided.
+func newDraft(in Inputs, p pool) *draft {
+	return &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion,
+		RowKind: cmp.Or(in.Dataset.RowKind, units.Clips), Policy: in.Options.Policy,
+		Preset: in.Options.Preset, Decisions: []profile.Decision{},
+		Warnings: append([]string{}, p.warnings...)}}
+}
 
 func (d *draft) because(setting, text string) {
 	d.reasons = append(d.reasons, explanation{setting: setting, text: text})

@@ -109,10 +109,7 @@ func byFormula(in Inputs) (profile.Config, error) {
 // write is the configuration of the fastest candidate.
 func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	best := ranked[0]
-	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion,
-		RowKind: cmp.Or(s.rows(), units.Clips), Policy: s.in.Options.Policy,
-		Preset:    s.in.Options.Preset,
-		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
+	d := newDraft(s.in, s.pool)
 	setMemory(d, s.in, s.pool)
 	s.writeBatches(d, best, ranked)
 	s.writeKernels(d, best, ranked)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -14,14 +13,7 @@ import (
 // length of the clips, so it is far from real memory; it is kept under its name for comparison.
 func planPublished(in Inputs) (profile.Config, error) {
 	p := newPool(in.Hardware, in.Options)
-	d := &draft{Config: profile.Config{
-		SchemaVersion: profile.SchemaVersion,
-		RowKind:       cmp.Or(in.Dataset.RowKind, units.Clips),
-		Policy:        in.Options.Policy,
-		Preset:        in.Options.Preset,
-		Decisions:     []profile.Decision{},
-		Warnings:      append([]string{}, p.warnings...),
-	}}
+	d := newDraft(in, p)
 	if err := planBatch(d, in, p); err != nil {
 		return profile.Config{}, err
 	}
@@ -194,18 +186,22 @@ func planData(d *draft, in Inputs, p pool) {
 	l := newLoader(d.Config, in, p)
 	d.DataloaderNumWorkers, reason = l.workers()
 	d.because("dataloader_num_workers", reason)
-	d.DataloaderPrefetchFactor, reason = l.prefetchFactor(d.DataloaderNumWorkers)
+	d.writeLoader(l, p, data)
+	d.because("group_by_length",
+		fmt.Sprintf("the published rules shuffle %s of all lengths together", data.RowKind.Nouns()))
+}
+
+// writeLoader decides what follows from the number of workers.
+func (d *draft) writeLoader(l loader, p pool, data profile.Dataset) {
+	workers, reason := d.DataloaderNumWorkers, ""
+	d.DataloaderPrefetchFactor, reason = l.prefetchFactor(workers)
 	d.because("dataloader_prefetch_factor", reason)
 	d.DataloaderPinMemory, reason = pinMemory(p.gpus)
 	d.because("dataloader_pin_memory", reason)
-	d.DataloaderPersistentWorkers, reason = persistentWorkers(d.DataloaderNumWorkers)
+	d.DataloaderPersistentWorkers, reason = persistentWorkers(workers)
 	d.because("dataloader_persistent_workers", reason)
-
-	d.CacheDataset, reason = caching(data, d.Streaming, d.DataloaderNumWorkers,
-		l.room-l.bytes(d.DataloaderNumWorkers))
+	d.CacheDataset, reason = caching(data, d.Streaming, workers, l.room-l.bytes(workers))
 	d.because("cache_dataset", reason)
-	d.because("group_by_length",
-		fmt.Sprintf("the published rules shuffle %s of all lengths together", data.RowKind.Nouns()))
 }
 
 // newLoader works out the host RAM that is left for workers: what is available times the margin,
