@@ -139,7 +139,7 @@ func TestPathsAreAttached(t *testing.T) {
 	require.Empty(t, code)
 	require.Empty(t, data)
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, polling(t, started.Job), "an empty path is a bad file")
-	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef{started.Job}, Limit: 9})
+	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef(started), Limit: 9})
 	require.Empty(t, code)
 	var seconds []float64
 	for i := range page.Count - 1 {
@@ -207,7 +207,7 @@ func TestScanInPieces(t *testing.T) {
 	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Empty(t, code)
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
-	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef{opened.Job}, Limit: 9})
+	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef(opened), Limit: 9})
 	require.Empty(t, code)
 	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[32*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
