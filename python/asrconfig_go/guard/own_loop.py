@@ -56,6 +56,10 @@ class OwnLoop(Loop):
         self.accumulation, self._max_grad_norm, self.labels, self.output = accumulation, max_grad_norm, labels, output
         self._needs_autocast = False
 
+    def settings(self) -> dict[str, Any]:
+        """The name of the loss function, without which a batch cannot be computed."""
+        return {"loss_fn": getattr(self._loss_fn, "__qualname__", type(self._loss_fn).__name__)}
+
     def roots(self) -> Mapping[str, Any]:
         """The model and what the loss function holds."""
         return {type(self.model).__name__: self.model, "loss_fn": self._loss_fn}
@@ -312,7 +316,7 @@ def guarded_step(
         bad_clips: What happens to clips that raise an error or whose loss or gradient is not finite: see ``Guard``.
         split_batch_statistics: Whether batches may be split in spite of batch normalisation.
         monitor: A ``MemoryMonitor``, whose ``step()`` is called after each optimizer step.
-        output_dir: Where a bad batch is saved, for ``replay_batch``.
+        output_dir: Where a bad batch is saved, for ``replay_batch(folder, model, loss_fn=loss_fn)``.
 
     Returns:
         The step, to be called with each batch; call its ``finish()`` at the end of an epoch whose batches are no

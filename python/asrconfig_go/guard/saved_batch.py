@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batches import batch_size, pick, tensors_of
+from .._core.batches import batch_size, entries, pick, tensors_of
 from .._core.files import read_object, user_path
 from .._core.modules import bare
 from .._core.records import from_file, to_json
 from ..errors import CorruptFileError, NotFoundError
-from .clip_findings import ClipAlone, ClipDetails, findings, look_at
+from .clip_findings import ClipAlone, ClipDetails, Measured, findings, look_at
 from .loading import ClipRows
 from .loop import Batch, Call, Loop
 from .micro_batches import Budget
@@ -73,7 +73,7 @@ def free_folder(output: Path, rank: int) -> Path | None:
     return next((output / name for name in names if not (output / name).exists()), None)
 
 
-def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, Any]], list[list[int]], bool]:
+def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[Any], list[list[int]], bool]:
     """The batches, the numbers of the clips that are kept of each, and whether these are all.
 
     Where all take more than ``MOST_BYTES``, those ``named`` are kept alone.
@@ -81,35 +81,28 @@ def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, 
     fits = sum(map(_bytes, batches)) <= MOST_BYTES
     rows = [list(range(batch_size(batch))) for batch in batches] if fits else named
     saved = [batch if fits else pick(batch, numbers) for batch, numbers in zip(batches, rows, strict=True)]
-    return [dict(batch) for batch in saved], rows, fits
+    return saved, rows, fits
 
 
 def _bytes(batch: Batch) -> int:
     return sum(t.numel() * t.element_size() for t in tensors_of(batch))
 
 
-def on_host(batch: Batch) -> dict[str, Any]:
-    """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code.
-
-    The entries of a tuple or a list are named by their numbers.
-    """
-    entries = batch if isinstance(batch, Mapping) else {str(i): value for i, value in enumerate(batch)}
-    return {str(name): _plain(value) for name, value in entries.items()}
-
-
-def _plain(value: Any) -> Any:
+def on_host(value: Any) -> Any:
+    """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code."""
     if hasattr(value, "detach"):
         return value.detach().to("cpu", copy=True)
     if hasattr(value, "tolist"):
         return torch.as_tensor(value)
     if isinstance(value, Mapping):
-        return on_host(value)
+        return {str(name): on_host(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
+        copies = [on_host(entry) for entry in value]
+        return copies if isinstance(value, list) else tuple(copies)
     return value if isinstance(value, str | int | float | bool | None) else repr(value)
 
 
-def write_batch(folder: Path, record: SavedBatch, batches: list[dict[str, Any]], random: Sequence[Any]) -> None:
+def write_batch(folder: Path, record: SavedBatch, batches: list[Batch], random: Sequence[Any]) -> None:
     """Write both files, whole or not at all. Raises ``OSError``."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = folder.with_name(f"{folder.name}{os.urandom(4).hex()}.part")
@@ -137,7 +130,7 @@ def state_of_plain(plain: dict[str, Any]) -> dict[str, Any]:
     return {"python": (version, tuple(internal), gauss), "numpy": numpy, "torch": plain["torch"]}
 
 
-def read_batch(path: str | os.PathLike[str]) -> tuple[SavedBatch, list[dict[str, Any]], list[dict[str, Any]]]:
+def read_batch(path: str | os.PathLike[str]) -> tuple[SavedBatch, list[Any], list[dict[str, Any]]]:
     """What ``write_batch`` wrote: record, batches and random states.
 
     Raises ``NotFoundError`` where there is none, ``CorruptFileError`` for anything else in its place.
@@ -187,12 +180,13 @@ class BatchWriter:
             logger.warning("cannot save the batch: %s", failed)
             return batch
 
-    def _clips(
-        self, call: Call, host: Mapping[str, torch.Tensor], alone: dict[tuple[int, int], ClipAlone], few: bool
-    ) -> list[BadClip]:
-        model, labels = self._loop.model, host.get(self._loop.labels)
+    def _clips(self, call: Call, host: Batch, alone: dict[tuple[int, int], ClipAlone], few: bool) -> list[BadClip]:
+        model, labels = self._loop.model, entries(host).get(self._loop.labels)
         has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values
-        measured = look_at(host, model, self._loop.labels)
+        if isinstance(host, Mapping):
+            measured = look_at(host, model, self._loop.labels)
+        else:  # it is not known what is audio
+            measured = [Measured(None, [], None, None, 0)] * batch_size(host)
         unusual = findings(measured, model, has_labels)
         place, rows, clips = self._place(call), None, []
         if place is not None and not call.replacements and self._rows is not None:

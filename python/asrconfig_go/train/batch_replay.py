@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .._core.batches import batch_size, piece
 from .._core.declared import Precision
@@ -30,10 +31,14 @@ from ..predict.probe import gradients_aside
 from .checkpoints import checkpoints, incomplete, step_of, weight_files
 
 if TYPE_CHECKING:
+    from ..guard.loop import Batch
+    from ..guard.own_loop import LossFunction
+
     Weights: TypeAlias = "torch.nn.Module | str | os.PathLike[str] | None"
 
 _BEGAN = "name the checkpoint or the model that the training began with: --model"
 _OWN = "from Python: asrconfig_go.train.replay_batch(folder, model=model)"
+_OWN_LOOP = "from Python: asrconfig_go.train.replay_batch(folder, model=model, loss_fn=loss_fn)"
 MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
 _EXACTER: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -176,16 +181,23 @@ class BatchReplay:
         return box("Replay", str(self))
 
 
-def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device: str | None = None) -> BatchReplay:
+def replay_batch(
+    path: str | os.PathLike[str],
+    model: Weights = None,
+    *,
+    loss_fn: LossFunction | None = None,
+    device: str | None = None,
+) -> BatchReplay:
     """Compute a batch that the guard saved in ``path``, a folder ``bad-batch``: each clip alone, and the whole.
 
     ``model`` is a module, or a checkpoint or name to load weights from: by default the newest checkpoint beside the
-    folder that was there before the step. The device is a GPU where there is one. Clips are computed in evaluation
-    mode, and with the training's random numbers where none fails so; in the training's precision, and where a clip
-    fails in the more exact ones, too.
+    folder that was there before the step. ``loss_fn`` is that of ``guarded_step``, for a batch that it saved. The
+    device is a GPU where there is one. Clips are computed in evaluation mode, and with the training's random numbers
+    where none fails so; in the training's precision, and where a clip fails in the more exact ones, too.
 
     Raises ``NotFoundError`` where there is no saved batch or nothing to load weights from, ``CorruptFileError`` for a
-    damaged one, ``UnsupportedError`` for a model that transformers does not have.
+    damaged one, ``UnsupportedError`` for a model that transformers does not have, ``InvalidArgumentError`` for a batch
+    of ``guarded_step`` without ``loss_fn``.
 
     >>> from transformers import Trainer, TrainingArguments
     >>> from asrconfig_go.recipe.model_building import small_model
@@ -203,6 +215,9 @@ def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device:
     """
     folder = user_path(path, "path")
     saved, batches, random = read_batch(folder)
+    if "loss_fn" in saved.settings and loss_fn is None:
+        problem = f"{folder} was saved by guarded_step, whose loss is that of {saved.settings['loss_fn']}"
+        raise InvalidArgumentError(problem, _OWN_LOOP)
     loaded, weights = _loaded(folder, saved, model)
     if name := broken(loaded):
         raise InvalidArgumentError(f"{name} of {weights} is not finite", _BEGAN)
@@ -212,7 +227,7 @@ def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device:
     except (RuntimeError, AssertionError) as error:
         raise InvalidArgumentError(f"device = {device!r} cannot be used: {error}", 'pass device="cpu"') from error
     precision: Precision = "fp16" if saved.settings.get("fp16") else "bf16" if saved.settings.get("bf16") else "fp32"
-    replays = Replays(loaded, on, precision, random)
+    replays = Replays(loaded, on, precision, random, loss_fn)
     places = [(number, i) for number, batch in enumerate(batches) for i in range(batch_size(batch))]
     results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch)]
     training = saved.what in ("error", "loss", "gradient") and all(result.finite for result in results)
@@ -270,12 +285,17 @@ class Replays:
     """Runs parts of saved batches through ``model``, with the random numbers that the training had before each."""
 
     def __init__(
-        self, model: torch.nn.Module, device: torch.device, precision: Precision, random: list[dict[str, Any]]
+        self,
+        model: torch.nn.Module,
+        device: torch.device,
+        precision: Precision,
+        random: list[dict[str, Any]],
+        loss_fn: LossFunction | None,
     ) -> None:
-        self._model, self._device, self._precision = model, device, precision
+        self._model, self._device, self._precision, self._loss_fn = model, device, precision, loss_fn
         self._random = [state_of_plain(state) for state in random]
 
-    def clips(self, number: int, batch: dict[str, Any], training: bool = False) -> list[Replayed]:
+    def clips(self, number: int, batch: Batch, training: bool = False) -> list[Replayed]:
         """Every clip of batch ``number`` alone, with the batch's padding, or without it where that makes all fail."""
         parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
         padded = [self.run(number, part, training) for part in parts]
@@ -284,9 +304,7 @@ class Replays:
             return unpadded if any(clip.error for clip in unpadded) else padded
         return padded
 
-    def run(
-        self, number: int, part: dict[str, Any], training: bool = False, precision: Precision | None = None
-    ) -> Replayed:
+    def run(self, number: int, part: Batch, training: bool = False, precision: Precision | None = None) -> Replayed:
         """Compute a part of batch ``number``, or all of it."""
         gpu = self._device.type == "cuda"
         if gpu:
@@ -300,23 +318,27 @@ class Replays:
         finally:
             free_memory()
 
-    def _computed(
-        self, number: int, part: dict[str, Any], training: bool, precision: Precision
-    ) -> tuple[float, float | None]:
-        inputs = {name: v.to(self._device) if hasattr(v, "to") else v for name, v in part.items()}
+    def _computed(self, number: int, part: Batch, training: bool, precision: Precision) -> tuple[float, float | None]:
+        inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(self._device), part)
         model, mode = self._model, self._model.training
         with cpu_generators_kept(), gradients_aside(list(model.parameters())):
             set_cpu_state(self._random[number])
             dtype = _DTYPES.get(precision)
             try:
                 with torch.autocast(self._device.type, dtype=dtype) if dtype else contextlib.nullcontext():
-                    out = model.train(training)(**inputs)
+                    loss = self._loss(model.train(training), inputs)
             finally:
                 model.train(mode)
-            loss = out["loss"] if isinstance(out, dict) else out[0]
             loss.backward()
             gradients = [p.grad.float().norm() for p in model.parameters() if p.grad is not None]
             return float(loss.detach()), float(torch.stack(gradients).norm()) if gradients else 0.0
+
+    def _loss(self, model: torch.nn.Module, inputs: Any) -> torch.Tensor:
+        if self._loss_fn is not None:
+            return self._loss_fn(model, inputs)
+        out = model(**inputs)
+        loss: torch.Tensor = out["loss"] if isinstance(out, dict) else out[0]
+        return loss
 
 
 def standing_out(clips: list[Replayed]) -> list[bool]:

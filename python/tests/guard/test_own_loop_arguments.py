@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard import guarded_step
+from asrconfig_go.train import replay_batch
 from own_loops import Loss, Setting, batches, by_hand, guarded, prepared, step_of
 
 
@@ -140,6 +142,21 @@ def test_batches_of_all_kinds_are_split(kind: str) -> None:
     reference, run = by_hand(Setting(2), data), guarded(Setting(2), [KINDS[kind](b) for b in data], loss_fn)
     assert [(e.micro_batch_before, e.micro_batch_after) for e in run.step.events] == [(6, 3)]
     assert run.distance(reference) < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_batches_of_all_kinds_are_replayed(kind: str, tmp_path: Path) -> None:
+    (data,) = batches(1)
+    data["x"][3] = torch.nan
+
+    def loss_fn(model: Any, batch: Any) -> Any:
+        return Loss()(model, _plain(batch))
+
+    run = guarded(Setting(), [KINDS[kind](data)], loss_fn, bad_clips="skip", output_dir=tmp_path)
+    replay = replay_batch(tmp_path / "bad-batch", run.model, loss_fn=loss_fn)
+    assert [clip.clip.number for clip in replay.to_blame] == [3] and len(replay.clips) == 8
+    with pytest.raises(InvalidArgumentError, match=r"loss is that of .*loss_fn"):
+        replay_batch(tmp_path / "bad-batch", run.model)
 
 
 def test_a_loss_function_that_takes_entries_out_of_its_batch() -> None:
