@@ -24,6 +24,12 @@ const (
 	contendedShare = 0.1
 )
 
+const stopOthers = "see in top which processes use the CPU, and stop what is no part of " +
+	"this training"
+
+// othersComputeMore reports whether processes that are no part of the training use more of the CPU.
+func (f *figures) othersComputeMore() bool { return f.cpu-f.own > f.own }
+
 // busy is the utilisation of the card that works least.
 func (f *figures) busy() float64 {
 	slowest := math.NaN()
@@ -77,6 +83,10 @@ func starved(f *figures, run Run) *Finding {
 			fmt.Sprintf("The CPU cannot prepare batches as fast as the %s uses them", device)
 		finding.Change = "compute features once with dataset.map(...) before the training, " +
 			"instead of in every epoch"
+		if f.othersComputeMore() {
+			finding.Evidence += ", this training " + units.Percent(f.own)
+			finding.Change = stopOthers
+		}
 		return finding
 	}
 	workers, cpus := run.Workers, profile.Or(run.CPUs, f.log.Host.CPUs)

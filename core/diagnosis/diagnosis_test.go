@@ -281,6 +281,11 @@ func TestABusyCPUThatComputesIsTheLimit(t *testing.T) {
 	findings = Of(s, Run{})
 	assert.Equal(t, []string{runlog.AlertCPU}, kinds(findings))
 	assert.Contains(t, findings[0].Evidence, "CPU 100 %, this training 16 %")
+	fill(s.Steps.WaitedS, 0.45)
+	findings = Of(s, Run{})
+	assert.Equal(t, "cpu_saturated", findings[0].Kind)
+	assert.Contains(t, findings[0].Evidence, "CPU 100 %, this training 16 %")
+	assert.Equal(t, stopOthers, findings[0].Change)
 }
 
 func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {

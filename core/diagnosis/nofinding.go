@@ -55,7 +55,7 @@ func cpuBound(f *figures) Finding {
 			units.Percent(f.waited), f.over()),
 		Change: "train on a GPU: asrconfig compare estimates memory and hours on each",
 	}
-	switch others := f.cpu - f.own; {
+	switch {
 	case finite(f.busy()):
 		finding.Severity, finding.lost = runlog.SeverityWarn, aimedGPU-f.busy()
 		finding.Title = "The CPU is busy, and the GPU waits for it"
@@ -63,12 +63,13 @@ func cpuBound(f *figures) Finding {
 			units.Percent(f.cpu), units.Percent(f.busy()), units.Percent(f.waited), f.over())
 		finding.Change = "see in top which process uses the CPU, and give it less to do: " +
 			"features computed once with dataset.map(...), fewer workers, fewer callbacks"
-	case others > f.own:
-		finding.Kind, finding.Severity, finding.lost = runlog.AlertCPU, runlog.SeverityWarn, others
+	case f.othersComputeMore():
+		finding.Kind, finding.Severity = runlog.AlertCPU, runlog.SeverityWarn
+		finding.lost = f.cpu - f.own
 		finding.Title = "Other processes use most of the CPU that the training computes on"
 		finding.Evidence = fmt.Sprintf("CPU %s, this training %s, no GPU in use %s",
 			units.Percent(f.cpu), units.Percent(f.own), f.over())
-		finding.Change = "see in top which, and stop what is no part of this training"
+		finding.Change = stopOthers
 	}
 	return finding
 }
