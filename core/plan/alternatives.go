@@ -74,7 +74,8 @@ func (s *search) whyNot(f evaluated, b batches) string {
 // alternative adds one; the reason appears only where it is faster than the plan.
 func (s *search) alternative(d *draft, f evaluated, name, text string, peak *int64, b batches,
 	reason string) {
-	fits, speed := true, s.timesAsLong(d, f, b)
+	fits := peak == nil || *peak <= int64(s.budget.bytes)
+	speed := s.timesAsLong(d, f, b)
 	a := profile.Alternative{Name: name, What: text, Fits: &fits, PeakBytes: peak, Speed: &speed}
 	if speed < 1 {
 		a.Why = reason
@@ -90,7 +91,7 @@ func (s *search) eightBit(d *draft, f evaluated) {
 		return
 	}
 	peak := d.PredictedBytes - s.savedBy(f.optimizer, estimate.EightBit)
-	fits := true
+	fits := peak <= d.BudgetBytes
 	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: estimate.EightBit,
 		What: fmt.Sprintf("%s less for its state, which is rounded to 8 bits",
 			units.Size(d.PredictedBytes-peak)),

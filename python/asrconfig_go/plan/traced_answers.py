@@ -149,6 +149,9 @@ class TracedAnswers:
         lengths = _table_lengths(min(self._durations), self._worst.longest_s)
         longest = [Shape(1, *self._worst.at(seconds)) for seconds in lengths]
         fits = self._memory.largest_batches(longest, self._limit, most=self._wanted.share)
+        # These are of steps of three micro-batches; a share's have more inputs, and leave other gaps between blocks.
+        sizes = range(fits[-1], 0, -1)
+        fits[-1] = next((n for n in sizes if self._peak(n)["bytes"] <= self._wanted.budget_bytes), fits[-1])
         rows = tuple(zip(lengths, fits, strict=True))
         largest = max(1, rows[-1][1])
         with ThreadPoolExecutor(1) as executor:  # the library works outside the GIL

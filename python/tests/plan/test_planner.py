@@ -51,6 +51,15 @@ def test_a_plan_without_torch_rests_on_the_recordings_of_the_package() -> None:
     assert config.alternatives[0].name == "published"
 
 
+def test_a_step_of_the_planned_micro_batches_fits() -> None:
+    manager = ac.ASRConfigManager(gpu="H100")
+    manager.profile_model(XLSR)
+    manager.profile_dataset([[0.0] * 10 * n for n in range(10, 251)], sampling_rate=100)
+    config = manager.plan(trace=False)
+    assert config.micro_batch_size > config.per_device_train_batch_size, "more than divides the step"
+    assert config.predicted_bytes <= config.budget_bytes
+
+
 def test_clips_that_are_padded_to_30_s_take_as_long_whatever_they_last() -> None:
     def step(seconds: float) -> float:
         manager = ac.ASRConfigManager(gpu="T4")
