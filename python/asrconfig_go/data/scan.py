@@ -158,7 +158,7 @@ def scan_with_texts(
                 if all(text is None for text in transcripts):
                     missing = f"no {column!r}" if column else "no text"
                     problem = f"there is {missing} in {result.profile.source}"
-                    raise InvalidArgumentError(problem, "name its column: text=…")
+                    raise InvalidArgumentError(problem, "name its column: text=…, or pass load_speech(…).train")
                 return result, transcripts
         source = open_source(tables)
         scan_input = SourceReader().read(source)

@@ -121,6 +121,8 @@ class SourceReader:
             return ScanInput({"shards": paths})
         if all(path.lower().endswith(".parquet") for path in paths):
             return self.parquet(paths)
+        if all(path.lower().removesuffix(".gz").endswith(_MANIFESTS) for path in paths):
+            raise InvalidArgumentError(f"cannot read {len(paths)} manifests at once: {listed(paths)}", "name one")
         return ScanInput({"paths": paths}, total=len(paths))
 
     def parquet(self, paths: Sequence[str | Path]) -> ScanInput:

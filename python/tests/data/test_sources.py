@@ -133,6 +133,7 @@ def test_sample_is_seeded_and_scaled(make_wav: WavMaker, tmp_path: Path) -> None
         (None, InvalidArgumentError, "from None"),
         (5, InvalidArgumentError, "from a int"),
         (b"bytes", InvalidArgumentError, "from a bytes"),
+        (["a.csv", "b.csv.gz"], InvalidArgumentError, "cannot read 2 manifests at once: a.csv, b.csv.gz"),
         ({"train": [], "test": []}, InvalidArgumentError, "dataset\\['train'\\]"),
     ],
 )
