@@ -153,13 +153,42 @@ func waits(s kernel.Span) profile.Range {
 type Update struct {
 	Once    profile.StepParts
 	further profile.Range // for each micro-batch after the first
+	sent    profile.Range // with each micro-batch
 }
 
 // After is the update after so many micro-batches.
 func (u Update) After(microBatches int) profile.StepParts {
 	p := u.Once
 	p.Optimizer = p.Optimizer.Plus(u.further.Times(float64(max(0, microBatches-1))))
+	p.Exchange = p.Exchange.Plus(u.sent.Times(float64(max(1, microBatches))))
 	return p
+}
+
+// Sharded is an update where an engine divides the model's state between GPUs: each updates its
+// share. Sent are, in the type of the computation, gradients once a step, by ZeRO-2 and ZeRO-3 with
+// each micro-batch; and weights once a step, by ZeRO-3 and FSDP twice with each micro-batch.
+func (t *Timer) Sharded(u Update, engine, precision string, parameters, trained int64,
+	devices int) Update {
+	width := 2.0
+	if precision == "fp32" {
+		width = float32Bytes
+	}
+	half := func(elements int64) profile.Range { // of what adding up takes: scattered, or gathered
+		return timing.Exchange(t.GPU, width*float64(elements)/2, devices)
+	}
+	gradients, weights := half(trained), half(parameters).Times(2)
+	u.Once.Optimizer = u.Once.Optimizer.Times(1 / float64(devices))
+	switch engine {
+	case "zero1":
+		u.Once.Exchange = gradients.Times(2)
+	case "zero2":
+		u.Once.Exchange, u.sent = gradients, gradients
+	case "zero3":
+		u.Once.Exchange, u.sent = profile.Range{}, gradients.Plus(weights)
+	case "fsdp":
+		u.Once.Exchange, u.sent = gradients, weights
+	}
+	return u
 }
 
 // Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not
@@ -176,8 +205,8 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 		}
 		return step.Seconds()
 	}
-	u := Update{profile.StepParts{Optimizer: seconds(operations), Overhead: stepTime},
-		seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
+	u := Update{Once: profile.StepParts{Optimizer: seconds(operations), Overhead: stepTime},
+		further: seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
 	u.Once.Exchange = timing.Exchange(t.GPU, float32Bytes*float64(w.TrainedParameters), devices)
 	return u, err
 }

@@ -75,6 +75,24 @@ func TestUpdateByHand(t *testing.T) {
 	assert.Zero(t, none.After(3).Optimizer, "nothing trains")
 }
 
+// TestWhatShardingSends: in 16 bits adding up gradients takes half as long as in 32; ZeRO-3 and FSDP
+// gather all weights twice with each micro-batch.
+func TestWhatShardingSends(t *testing.T) {
+	const parameters = 1_000_000_000
+	w := kernel.Work{TrainedParameters: parameters, TrainedTensors: 400}
+	timer := timerOf(t, "T4")
+	ddp, err := timer.Update(w, "adamw_torch_fused", "fp16", 4)
+	require.NoError(t, err)
+	sum := ddp.After(1).Exchange.Likely / 2
+	for engine, times := range map[string][2]float64{"zero1": {1, 1}, "zero2": {1, 4.5}, "zero3": {1.5, 12}, "fsdp": {1.5, 8.5}} {
+		u := timer.Sharded(ddp, engine, "fp16", parameters, parameters, 4)
+		for i, microBatches := range []int{1, 8} {
+			assert.InEpsilon(t, times[i]*sum, u.After(microBatches).Exchange.Likely, 1e-9, "%s, %d", engine, microBatches)
+		}
+		assert.InEpsilon(t, ddp.After(1).Optimizer.Likely/4, u.After(1).Optimizer.Likely, 1e-9, engine)
+	}
+}
+
 func TestNoFiguresNoTime(t *testing.T) {
 	entry, _, err := gpus.Parse("T4")
 	require.NoError(t, err)

@@ -70,6 +70,10 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 	if err != nil {
 		return throughput{}, err
 	}
+	if s.sharded() {
+		update = p.slowest.Sharded(update, s.in.Options.Distributed, f.precision,
+			s.in.Model.TotalParameters, full.Work.TrainedParameters, s.pool.count)
+	}
 	slope := func(a, b float64) float64 {
 		return max(b-a, 0.01*b) / max(fullS-shortS, 0.5*fullS)
 	}
