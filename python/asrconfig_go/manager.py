@@ -307,7 +307,7 @@ class ASRConfigManager:
 
         check_keywords(options, GuardSettings.__annotations__, "attach")
         check_planned_adapters(trainer.model, self.config.lora_rank if self.config else 0)
-        first, config = guard_of(trainer) is None, self.config
+        first, config, durations = guard_of(trainer) is None, self.config, self._durations_of(trainer)
         if first and (rule := self._planned_rule()) is not None:
             options.setdefault("rule", rule)
         memory = options.pop("memory", None)
@@ -334,12 +334,12 @@ class ASRConfigManager:
             switches = TrainingSwitches(config)
             switches.set()
             guard.on_detach(switches.put_back)
-            self._training_check.trainer(trainer, config, self.durations, strict=False)
+            self._training_check.trainer(trainer, config, durations, strict=False)
             guard.on_detach(check_arguments(self._planned_training(), trainer))
             if split is not None:
-                guard.on_detach(use_planned_batches(guard, split, self.durations))
+                guard.on_detach(use_planned_batches(guard, split, durations))
             guard.on_detach(use_stream(trainer))
-            guard.on_detach(group_by_durations(trainer, config, self.durations))
+            guard.on_detach(group_by_durations(trainer, config, durations))
             unfinished.pop_all()
         return guard
 
@@ -367,7 +367,8 @@ class ASRConfigManager:
         from .train.guarded_training import GuardedTraining
         from .train.resume import use_run_batch
 
-        self._training_check.trainer(trainer, self.config, self.durations, strict=True, saves=save_by is not None)
+        durations = self._durations_of(trainer)
+        self._training_check.trainer(trainer, self.config, durations, strict=True, saves=save_by is not None)
         options: GuardSettings = {"preflight": preflight} if preflight else {}
         with ExitStack() as undo:
             if first := guard_of(trainer) is None:
@@ -383,6 +384,13 @@ class ASRConfigManager:
             finally:
                 self.report = run.report()
                 say(verbose and trainer.is_world_process_zero(), "Training", self.report)
+
+    def _durations_of(self, trainer: Any) -> array[float]:
+        """The measured durations; none where the training set has its clips in another order."""
+        from .train.planned_batches import is_in_order
+
+        measured = self._scan and open_source(self._scan[0]).train.data
+        return self.durations if is_in_order(trainer.train_dataset, measured) else array("d")
 
     def _planned_rule(self) -> WeightRule | Callable[[Any], Any] | None:
         """What the loss divides by, as the plan has it; a function is only known to the manager that planned."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .._core.declared import WORDS
 from .._core.output import listed
 from .._core.training_session import attached, override, session_of
@@ -157,10 +159,26 @@ def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float])
             f"{words.lengths} of {unreadable}: row{'s' * (len(rows) > 1)} {listed(rows)}",
             "train on config.select(dataset), which leaves them out",
         )
+    measured = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size}"
     raise InvalidArgumentError(
-        f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size}",
+        measured if durations else f"{words.lengths} of the training set, in its order, were not measured",
         "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)",
     )
+
+
+def is_in_order(dataset: object, measured: object) -> bool:
+    """Whether rows of ``dataset`` come in the order of ``measured``, as far as ``shuffle`` and ``sort`` leave a trace.
+
+    Rows may have been left out.
+    """
+    rows, before = getattr(dataset, "_indices", None), getattr(measured, "_indices", None)
+    if rows is None or dataset is measured:
+        return True
+    order = rows.column(0).to_numpy()
+    if before is None:
+        return bool((order[1:] > order[:-1]).all())
+    earlier = before.column(0).to_numpy()
+    return np.array_equal(earlier[np.isin(earlier, order)], order)
 
 
 def durations_of_set(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import pytest
 import torch
 from transformers import Trainer, TrainingArguments
@@ -16,7 +17,7 @@ import asrconfig_go as ac
 from asrconfig_go.guard.guard import Guard
 from asrconfig_go.manager import ASRConfigManager
 from asrconfig_go.predict.memory_model import checkpoints, recomputes
-from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, memory_limit
+from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, is_in_order, memory_limit
 from cuda_fakes import cuda_has
 from speech_models import wav2vec2
 from training_fixtures import UNGUARDED, make_plan
@@ -169,6 +170,19 @@ def test_planned_switches_hold_from_attach_to_detach(tmp_path: Path) -> None:
     assert not cuda.cudnn_sdp_enabled(), "the guard is still attached"
     guard.detach()
     assert cuda.cudnn_sdp_enabled()
+
+
+def test_durations_count_only_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    rows = datasets.Dataset.from_dict({"input_values": [[0.0] * 5000 for _ in range(24)], "labels": [[1]] * 24})
+    shuffled = rows.shuffle(seed=1)
+    for measured in (rows, shuffled):
+        assert all(is_in_order(d, measured) for d in (measured, measured.map(dict), measured.select([1, 5, 7])))
+        assert not is_in_order(rows.shuffle(seed=2), measured)
+    trainer, manager = trained(tmp_path, PACKED, Clips())
+    manager.profile_dataset(rows)
+    trainer.train_dataset = shuffled
+    with pytest.warns(PlanNotFollowedWarning, match="of the training set, in its order, were not measured"):
+        manager.attach(trainer)
 
 
 def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
