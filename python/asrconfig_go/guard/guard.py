@@ -6,7 +6,6 @@ are written only after errors, into ``output_dir``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
     from ..predict.worst_batch import PreflightReport
     from .oom_snapshots import OomSnapshots
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 class Guard(Guarded):
@@ -101,7 +98,8 @@ class Guard(Guarded):
         self._ranks = ProcessGroup(trainer)
         rule = LossRule(labels_name(trainer), chosen.rule)
         loop = self._loop = TrainerLoop(trainer, self._ranks, rule)
-        loop.notes = caveats(trainer)
+        for text in caveats(trainer):
+            loop.say(text)
         attempts = Attempts(
             chosen.halvings, lambda: loop.step_number, lambda error: self._loading.ran_short(error), self._snapshot,
             self._save_after_lost_gpu,
@@ -138,8 +136,6 @@ class Guard(Guarded):
                 session_of(trainer).add("guard", self, {**self._wrapped, **self._followed_events()}),
                 self._evaluation.remove, self._rows.remove, self.release,
             ]  # fmt: skip
-            for text in self.notes:
-                logger.warning(text)
         return self
 
     def on_detach(self, undo: Callable[[], None]) -> None:

@@ -147,7 +147,7 @@ def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path)
         attach(tiny_trainer(tmp_path), micro_batch=2)
 
 
-def test_accumulated_batches_of_an_unknown_rule_are_warned_of(tmp_path: Path) -> None:
+def test_accumulated_batches_of_an_unknown_rule_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class TakesItems(Regression):
         accepts_loss_kwargs = True  # as ``**kwargs`` say of models that do not divide by num_items_in_batch
 
@@ -157,6 +157,7 @@ def test_accumulated_batches_of_an_unknown_rule_are_warned_of(tmp_path: Path) ->
     assert not attach(trainers[0], rule="mean").notes
     (note,) = attach(trainers[1]).notes
     assert note.startswith("gradients may be up to 2 times too large")
+    assert caplog.messages == [note], "logged once"
     assert "compute_loss of Own is not the Trainer's" in note
     assert 'attach(rule="mean")' in note
 
