@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from .._core import declared
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
-from .._core.render import TERMINAL, Shown
+from .._core.render import NARROWEST, TERMINAL, WIDTH, Shown
 from ..errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -114,8 +116,14 @@ def show_result(
     elif arguments.full:
         show(result)
     else:
-        show(result.brief())
+        show(result.brief(_narrow()))
         show("all of it: --full" + (f"; next:{_on_lines(next_command)}" if next_command else ""))
+
+
+def _narrow() -> int:
+    """The columns of a terminal that is narrower than text usually is; else 0, the usual width."""
+    columns = max(NARROWEST, shutil.get_terminal_size().columns)
+    return columns if sys.stdout.isatty() and columns < WIDTH else 0
 
 
 def _on_lines(command: str) -> str:

@@ -100,6 +100,17 @@ def test_scan_shows_what_padding_costs(make_wav: WavMaker, tmp_path: Path, capsy
     assert "batch_size is -2" in capsys.readouterr().err
 
 
+def test_results_fit_a_narrow_terminal(
+    make_wav: WavMaker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_wav("a.wav", 2.0, 8000)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["scan", str(path), "--quiet"]) == 0
+    lines = capsys.readouterr().out.partition("all of it")[0].splitlines()
+    assert lines and max(map(len, lines)) <= 40
+
+
 def test_errors_are_one_message_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scan", "/no/such/folder"]) == 1
     captured = capsys.readouterr()
