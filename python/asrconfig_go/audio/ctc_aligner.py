@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 40_000_000_000  # frames × states: an hour and a half of fluent speech, in some minutes
 _BETWEEN = -1
+_WINDOW_S, _CONTEXT_S = 30.0, 4.0
 _MINUTE = 60 * SAMPLING_RATE
 
 
@@ -91,12 +92,12 @@ class _Trellis:
 class CTCAligner:
     """Aligns texts with recordings by a ``model`` for CTC and its ``processor``, such as one that was fine-tuned.
 
-    Recordings of any length are processed in windows of ``window_s`` seconds (1 to 600) with ``context_s`` more on both
-    sides, whose frames are dropped. ``min_confidence`` (0 to 1) is what the words of either half of a piece must score
-    on average for ``config.select`` to use it: a word scores the geometric mean of the probabilities of its letters.
-    Letters that the vocabulary lacks are passed over.
+    Recordings of any length are processed in windows of 30 s with 4 s more on both sides, whose frames are dropped.
+    ``min_confidence`` (0 to 1) is what the words of either half of a piece must score on average for ``config.select``
+    to use it: a word scores the geometric mean of the probabilities of its letters. Letters that the vocabulary lacks
+    are passed over.
 
-    Raises ``InvalidArgumentError`` for a model without frames, such as Whisper, and for numbers out of range.
+    Raises ``InvalidArgumentError`` for a model without frames, such as Whisper, and for a confidence out of range.
 
     >>> from asrconfig_go.recipe import build_processor, load_model
     >>> processor = build_processor(["one two"], "tiny-wav2vec2")
@@ -105,30 +106,16 @@ class CTCAligner:
     ['one', 'two']
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        processor: ProcessorMixin,
-        *,
-        window_s: float = 30.0,
-        context_s: float = 4.0,
-        min_confidence: float = 0.5,
-    ) -> None:
-        for name, value, low, high in (
-            ("window_s", window_s, 1.0, 600.0),
-            ("context_s", context_s, 0.0, 60.0),
-            ("min_confidence", min_confidence, 0.0, 1.0),
-        ):
-            if not low <= checked(name, value, float) <= high:
-                raise InvalidArgumentError(f"{name} = {value} is not from {low:g} to {high:g}", "leave it out")
+    def __init__(self, model: PreTrainedModel, processor: ProcessorMixin, *, min_confidence: float = 0.5) -> None:
+        if not 0 <= checked("min_confidence", min_confidence, float) <= 1:
+            raise InvalidArgumentError(f"min_confidence = {min_confidence} is not from 0 to 1", "leave it out")
         limits = limits_of(model)
         if limits.positions is not None:
             raise InvalidArgumentError(
                 f"{type(model).__name__} has a decoder and no frames to align with",
                 "pass a model for CTC: Wav2Vec2ForCTC or its like, with its processor",
             )
-        self.model, self.processor = model, processor
-        self.window_s, self.context_s, self.min_confidence = window_s, context_s, min_confidence
+        self.model, self.processor, self.min_confidence = model, processor, min_confidence
         self._hop = round(_MINUTE / (limits.frames(2 * _MINUTE) - limits.frames(_MINUTE)))
         self._vocabulary: dict[str, int] = processor.tokenizer.get_vocab()
         self._blank = int(model.config.pad_token_id)
@@ -186,8 +173,8 @@ class CTCAligner:
 
     def _windows(self, audio: object, samples: int) -> Iterator[Array]:
         extractor = self.processor.feature_extractor
-        core = max(1, round(self.window_s * SAMPLING_RATE / self._hop))
-        context = round(self.context_s * SAMPLING_RATE / self._hop)
+        core = max(1, round(_WINDOW_S * SAMPLING_RATE / self._hop))
+        context = round(_CONTEXT_S * SAMPLING_RATE / self._hop)
         for first in range(0, max(1, samples // self._hop), core):
             before = min(first, context)
             start, end = (first - before) * self._hop, min(samples, (first + core + context + 1) * self._hop)

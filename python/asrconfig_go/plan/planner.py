@@ -171,14 +171,13 @@ class Tracer:
 
 
 def _cached(cache: TraceCache, key: str) -> Answer | None:
-    """An earlier answer; None if there is none. A damaged file is removed."""
+    """An earlier answer; None if there is none, or it is damaged."""
     path = cache.find(key)
     if path is None:
         return None
     try:
         return dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
-        cache.discard(key)
         return None
 
 

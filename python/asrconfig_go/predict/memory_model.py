@@ -224,14 +224,11 @@ def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, 
 def _cached(key: str | None) -> dict[str, Any] | None:
     """The opened trace of an earlier recording; None if there is none, or it cannot be read."""
     path = None if key is None else TraceCache().find(key)
-    if key is None or path is None:
+    if path is None:
         return None
     try:
         return dict(native.call("memory.open", {"path": str(path)}))
-    except NotFoundError:  # another process removed it
-        return None
-    except CorruptFileError:
-        TraceCache().discard(key)
+    except (NotFoundError, CorruptFileError):  # another process removed it; a torn file is written again
         return None
 
 

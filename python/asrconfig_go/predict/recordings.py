@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import dataclasses
 import functools
 import gzip
 import hashlib
@@ -34,8 +33,6 @@ from ..trace.model import Model, can_trace
 from .memory_settings import MemorySettings
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from .._core.declared import Optimizer, Precision
     from ..trace.event_log import Trace
     from ..trace.made_up_batches import SpeechBatches
@@ -80,11 +77,6 @@ class TraceCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._path(key), data, durable=False)  # a torn file is found out when it is opened
             self._shrink()
-
-    def discard(self, key: str) -> None:
-        """Remove a broken trace."""
-        with contextlib.suppress(OSError):
-            self._path(key).unlink()
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.trace"
@@ -160,60 +152,34 @@ class Recording:
                 "a training step is traced with torch and transformers, which are not installed here",
                 'pip install torch transformers, or ask with estimator="published"',
             )
-        source, configs = self.source, list[object]()
-
-        def build() -> nn.Module:
-            model = source.build()
-            configs.append(getattr(model, "config", None))
-            return model
-
         title = f"Tracing {self.source.label}, {self.settings.step_words()}"
         with ProgressBar(title, "step", None, progress) as advance:
-            trace = self._run(source.passed if source.is_module else build, advance)
-        facts: dict[str, Any] = generation_facts(configs[0] if configs else getattr(source.passed, "config", None))
-        if self.batch_fn is not None:
-            facts |= self._batches(self.batch_fn).facts()
-        return dataclasses.replace(trace, about={**trace.about, **facts})
+            return self._run(advance)
 
-    def _run(self, model: nn.Module | Callable[[], nn.Module], advance: Callable[[int, int | None], None]) -> Trace:
+    def _run(self, advance: Callable[[int, int | None], None]) -> Trace:
         from ..trace.event_log import TraceError
         from ..trace.step_tracing import trace_training
 
-        s, points = self.settings, self.points
+        s, source = self.settings, self.source
         optimizer = cast("Optimizer", s.optimizer)  # others are refused
-        if points is None and self.batch_fn is not None:
-            points = self._batches(self.batch_fn).points()
         try:
             return trace_training(
-                model, self.batch_fn, points=points, optimizer=optimizer, precision=s.precision,
+                source.passed if source.is_module else source.build, self.batch_fn and self._batches(self.batch_fn),
+                points=self.points, optimizer=optimizer, precision=s.precision,
                 gradient_checkpointing=s.gradient_checkpointing, every_n_layers=s.every_n_layers,
                 offload_checkpoints=s.offload_checkpoints, accumulation=s.accumulation, loss=self.loss,
                 compute_capability=self.capability, progress=advance, lora_rank=s.lora_rank,
-                covering=self.points is None,
             )  # fmt: skip
         except AsrConfigError:
             raise
         except Exception as error:
             hint = "check that batch_fn gives the model's keyword arguments" if self.batch_fn else "train it for a step"
-            raise TraceError(f"{self.source.label} failed in its training step: {named(error)}", hint) from error
+            raise TraceError(f"{source.label} failed in its training step: {named(error)}", hint) from error
 
     def _batches(self, batch_fn: Callable[[int, int, int], dict[str, Any]]) -> SpeechBatches:
         from ..trace.made_up_batches import SpeechBatches
 
         return batch_fn if isinstance(batch_fn, SpeechBatches) else SpeechBatches(batch_fn, self.length_per_second)
-
-
-def generation_facts(config: object) -> dict[str, int]:
-    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
-    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
-    source = getattr(config, "max_source_positions", None)
-    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
-        return {}
-    encoder = int(getattr(config, "encoder_layers", None) or layers)
-    return {
-        "decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source),
-        "encoder_layers": encoder,
-    }  # fmt: skip
 
 
 def kernel_class(capability: tuple[int, int]) -> int:

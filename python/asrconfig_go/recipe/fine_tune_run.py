@@ -26,7 +26,7 @@ from ..errors import InvalidArgumentError, NotFoundError
 from ..manager import ASRConfigManager
 from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
-from ..predict.recordings import generation_facts
+from ..trace.model import generation_facts
 from ..train.checkpoints import check_room, checkpoints, disk_errors_explained, saved_so_far
 from .fine_tune_options import FROM_RANDOM_WEIGHTS, FineTuneOptions, FineTuneResult, override, schedule, speech_settings
 from .labelling import load_aligner, prepare

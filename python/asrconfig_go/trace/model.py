@@ -300,6 +300,19 @@ def _no_class_hint(values: Mapping[str, Any]) -> str:
     return _OWN_FILES if "auto_map" in values else "upgrade transformers, or pass the module itself"
 
 
+def generation_facts(config: object) -> dict[str, int]:
+    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
+    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
+    source = getattr(config, "max_source_positions", None)
+    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
+        return {}
+    encoder = int(getattr(config, "encoder_layers", None) or layers)
+    return {
+        "decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source),
+        "encoder_layers": encoder,
+    }  # fmt: skip
+
+
 def structure_of(module: nn.Module) -> str:
     """A text that changes with a module's classes, options, tensors and config, but not with its weights' values.
 

@@ -49,7 +49,6 @@ def trace_training(
     evaluation: bool = True,
     compute_capability: tuple[int, int] = (8, 0),
     progress: Callable[[int, int], None] | None = None,
-    covering: bool | None = None,
 ) -> Trace:
     """One trace of the Trainer's loop over ``model``: first step, steady steps, other shapes, evaluation.
 
@@ -61,10 +60,9 @@ def trace_training(
     of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
     ``every_n_layers`` above 1 recomputes each n-th layer alone, ``offload_checkpoints`` keeps the inputs of recomputed
     layers in pinned host memory, both with transformers from 5.23 on. ``lora_rank`` above 0 trains adapters (see
-    ``add_lora``). ``loss(model, batch)`` replaces
-    ``model(**batch).loss``. ``progress(done, all)`` is called after each window. ``covering`` says that ``points``
-    stand for all other shapes, as those do that are traced without ``points``: where the model does other operations at
-    each of the first three, no formula covers them, and no more are traced.
+    ``add_lora``). ``loss(model, batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each
+    window. Without ``points``, only three shapes are traced of a model that does other operations at each of them, as
+    no formula then covers all others.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
 
@@ -73,10 +71,9 @@ def trace_training(
     """
     refused: list[AsrConfigError] = []  # one for each kind of batches that was tried
     unseen = ""  # why no evaluation is traced
-    exact_shapes = points is not None if covering is None else not covering
     settings = TrainingLoop(
         batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints,
-        accumulation, steps, loss, max_grad_norm, evaluation, exact_shapes,
+        accumulation, steps, loss, max_grad_norm, evaluation, exact_shapes=points is not None,
     )  # fmt: skip
     if isinstance(batch_fn, SpeechBatches):
         points = [batch_fn.real(checked_point(point)) for point in points or batch_fn.points()]

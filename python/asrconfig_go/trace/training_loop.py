@@ -14,11 +14,12 @@ from torch.utils import _pytree as pytree
 
 from .._core.checks import Checkpointing, checked
 from .._core.declared import Optimizer, Precision
-from .._core.modules import checkpoint_options, trainer_stops_caching
+from .._core.modules import bare, checkpoint_options, trainer_stops_caching
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
 from .event_log import NoLossError, RefusedBatchError, Segment
 from .made_up_batches import BatchFunction, LossFunction, MadeUp, Point
+from .model import generation_facts
 from .recorder import MemoryRecorder
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -84,7 +85,7 @@ class TrainingLoop:
         made_up: MadeUp | None,
     ) -> None:
         """Record every window of the trace, and the evaluations."""
-        recorder.about["model"] = type(model).__name__
+        recorder.about |= {"model": type(model).__name__, **generation_facts(getattr(bare(model), "config", None))}
         if made_up is not None:
             batches = made_up.batches
             self.batch_fn, points = batches.batch, points or batches.points()
