@@ -88,7 +88,9 @@ func WorkerRate(kind units.RowKind, architecture string, rates map[string]int) p
 	}
 	rate := waveRate
 	switch architecture {
-	case "whisper", "wav2vec2-bert", "parakeet_ctc":
+	case "whisper", "wav2vec2-bert", "parakeet_ctc", "parakeet_rnnt", "parakeet_tdt", "canary",
+		"cohere_asr", "speech_to_text", "seamless_m4t_v2", "qwen2_audio", "qwen3_asr", "glmasr",
+		"granite_speech", "voxtral", "voxtral_realtime", "audio-spectrogram-transformer":
 		rate = featureRate
 	}
 	further := furtherSamples(rates)

@@ -163,7 +163,9 @@ func TestFilesOfHigherRatesTakeLonger(t *testing.T) {
 	usual := WorkerRate(units.Clips, "wav2vec2", nil)
 	require.InDeltaSlice(t, []float64{300, 1200, 3000}, []float64{usual.Low, usual.Likely, usual.High}, 1e-9)
 	require.Greater(t, WorkerRate(units.Texts, "bert", nil).Low, usual.High, "nothing is decoded")
-	require.Less(t, WorkerRate(units.Clips, "whisper", nil).Likely, usual.Likely, "which makes features")
+	for _, architecture := range []string{"whisper", "canary", "qwen3_asr"} {
+		require.Less(t, WorkerRate(units.Clips, architecture, nil).Likely, usual.Likely, "whose processor makes features")
+	}
 	for _, same := range []map[string]int{{}, {"16000": 5}, {"8000": 3}, {"none": 4}, {"NaN": 2}, {"-48000": 1}, {"48000": -1}, {"1e300": 1}} {
 		require.Equal(t, usual, WorkerRate(units.Clips, "wav2vec2", same), same)
 	}
