@@ -42,7 +42,8 @@ func (p *planner) row(m machine) (row Row, wanted *plan.TraceRequest, err error)
 func (row *Row) take(p *planner, m machine, c profile.Config) {
 	row.Fits, row.Checkpointing, row.EveryNLayers, row.Offload, row.Optimizer =
 		true, c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints, c.Optimizer
-	row.Precision, row.Batch, row.Accumulation = c.Precision(), c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps
+	row.Precision, row.Batch, row.Accumulation =
+		c.Precision(), c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps
 	row.Effective, row.PeakBytes = c.Effective(), uint64(c.PredictedBytes)
 	row.MicroBatching, row.LengthHandling = c.MicroBatching, c.LengthHandling
 	if t := c.Times; t != nil {

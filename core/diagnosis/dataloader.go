@@ -214,7 +214,8 @@ func overPCIe(f *figures, run Run) *Finding {
 		}
 		if !profile.Or(run.PinMemory, true) {
 			finding.Setting, finding.Value, finding.Change = "dataloader_pin_memory", "True",
-				`set dataloader_pin_memory=True and accelerator_config={"non_blocking": True}: copies from pinned memory do not block`
+				`set dataloader_pin_memory=True and accelerator_config={"non_blocking": True}: `+
+					"copies from pinned memory do not block"
 		}
 		return finding
 	}

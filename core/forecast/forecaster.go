@@ -1,7 +1,8 @@
 // Package forecast warns of memory that will run out, while a training still runs: GPU memory that
 // grows step by step or with the length of clips, a cache that fragments, evaluations and
-// checkpoints that will not fit, and the RAM, /dev/shm and swap of the host; and of threads that wait
-// for cores that other processes use. It is pure: it sees numbers, never a device. docs/monitor.md describes how each forecast is made.
+// checkpoints that will not fit, and the RAM, /dev/shm and swap of the host; and of threads that
+// wait for cores that other processes use. It is pure: it sees numbers, never a device.
+// docs/monitor.md describes how each forecast is made.
 package forecast
 
 import (

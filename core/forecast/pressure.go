@@ -100,7 +100,8 @@ func (w *Forecaster) watchUse(atS float64, u Use, l Limits) {
 	}
 }
 
-// cleanUps are at most one in a cooldown; twice as long after each that did not help, up to an hour.
+// cleanUps are at most one in a cooldown; twice as long after each that did not help, up to an
+// hour.
 type cleanUps struct {
 	count         int
 	atS, cooldown float64 // of the last one

@@ -115,8 +115,8 @@ type Peaks struct {
 	PeakReserved  uint64 `json:"peak_reserved"`
 }
 
-// RunEstimate is what a training over known micro-batches needs. Sizes are bytes. Steps that ran out
-// of memory were given up.
+// RunEstimate is what a training over known micro-batches needs. Sizes are bytes. Steps that ran
+// out of memory were given up.
 type RunEstimate struct {
 	Peaks
 	Retries      uint64 `json:"retries"`

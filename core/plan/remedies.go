@@ -196,7 +196,8 @@ func (s *search) shardedRemedies(t Traced) (out []estimate.Remedy) {
 	devices := max(2, s.pool.count)
 	alone := t.Peaks[0].Bytes - s.beside()
 	for _, strategy := range []string{"zero2", "zero3", "fsdp"} {
-		if more, err := sharding.Difference(s.shardingRequest(strategy, devices, t.candidate())); err == nil {
+		more, err := sharding.Difference(s.shardingRequest(strategy, devices, t.candidate()))
+		if err == nil {
 			needed := s.remedy(fmt.Sprintf("%s over %d of them", shardingNames[strategy], devices),
 				alone+more)
 			out = append(out, needed)

@@ -21,7 +21,7 @@ type Hardware struct {
 	Memory      Memory  `json:"memory"`
 }
 
-// GPU is one device; a MIG slice is a device of its own. Sizes are bytes as the driver reports them.
+// GPU is one device; a MIG slice is a device of its own. Sizes are bytes as the driver gives them.
 type GPU struct {
 	Index             int    `json:"index"` // CUDA ordinal among the visible devices
 	UUID              string `json:"uuid"`  // "" when planned from the catalogue

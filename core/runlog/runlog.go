@@ -59,8 +59,8 @@ type MemorySeries struct {
 	GPUUsed      []Column  `json:"gpu_used_bytes"`
 }
 
-// ActivitySeries is the slow series, about one entry a second. A point is the mean of what it covers
-// for rates and shares, the highest for bytes and temperatures, all bits for throttling.
+// ActivitySeries is the slow series, about one entry a second. A point is the mean of what it
+// covers for rates and shares, the highest for bytes and temperatures, all bits for throttling.
 type ActivitySeries struct {
 	TimesS []float64 `json:"times_s"`
 	// of all cores that the process may use, 0 to 1

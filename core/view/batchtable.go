@@ -50,7 +50,8 @@ func (r batchTableRecord) meaning() string {
 	if r.Target.Name == "" {
 		return "reserved memory at the peak in GiB; name a GPU (--gpu L4) to see which fit"
 	}
-	return fmt.Sprintf("memory at the peak in GiB; %s does not fit %s (%s)", noFit, name(r.Target.Name), known(r.Target.Available, units.Size))
+	return fmt.Sprintf("memory at the peak in GiB; %s does not fit %s (%s)", noFit,
+		name(r.Target.Name), known(r.Target.Available, units.Size))
 }
 
 func (r batchTableRecord) cells(row batchRow) []string {

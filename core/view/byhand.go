@@ -62,7 +62,8 @@ func (c handCase) section(shared []string) section {
 			totals.Rows = append(totals.Rows, handTotals(row))
 		}
 	}
-	s := section{Title: c.title(), Body: []Block{allFacts(joined(workload(c.Workload), c.precision())), taken}}
+	s := section{Title: c.title(), Body: []Block{
+		allFacts(joined(workload(c.Workload), c.precision())), taken}}
 	if len(totals.Rows) > 0 {
 		s.Body = append(s.Body, totals)
 	}

@@ -23,8 +23,8 @@ type failure struct {
 	Reserved float64  `json:"reserved"`
 }
 
-var partWords = map[string]string{peak.Others: "activations and others", "optimizer": "optimizer state",
-	"…": "all others"}
+var partWords = map[string]string{peak.Others: "activations and others",
+	"optimizer": "optimizer state", "…": "all others"}
 
 // failures are a table for each error: the largest differences first, then the sum.
 func failures(all []failure) []Block {

@@ -112,7 +112,8 @@ func in(module string) string {
 
 func (r memoryRecord) shortVerdict() string {
 	if r.Fits == nil || r.Headroom == nil {
-		return fmt.Sprintf(`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`, units.Size(r.PeakReserved))
+		return fmt.Sprintf(`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`,
+			units.Size(r.PeakReserved))
 	}
 	need, available := known(r.PeakDevice, units.Size), known(r.Target.Available, units.Size)
 	if !*r.Fits {

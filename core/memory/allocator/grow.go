@@ -71,8 +71,8 @@ func (a *Allocator) addresses(size, alignment uint64) uint64 {
 	return start
 }
 
-// releaseCached returns to CUDA every segment that is one free block, and every whole page of a free
-// block in an expandable segment; the large pool first.
+// releaseCached returns to CUDA every segment that is one free block, and every whole page of a
+// free block in an expandable segment; the large pool first.
 func (a *Allocator) releaseCached() {
 	for _, p := range []*pool{&a.large, &a.small} {
 		for _, index := range p.free.blocks() {

@@ -8,8 +8,8 @@ import (
 )
 
 // Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd,
-// dispatcher and driver. Published profiles of eager transformers have 5 to 12 µs. Autocast looks at
-// every operation, and casts weights: XLS-R-300M in bf16 took 27 µs a kernel on a virtual machine
+// dispatcher and driver. Published profiles of eager transformers have 5 to 12 µs. Autocast looks
+// at every operation, and casts weights: XLS-R-300M in bf16 took 27 µs a kernel on a virtual machine
 // with an H100 (benchmarks/gpu/results.md).
 var (
 	Dispatch         = profile.Range{Low: 5e-6, Likely: 9e-6, High: 30e-6}

@@ -251,7 +251,7 @@ class GPUProcess:
 
 @dataclass(frozen=True)
 class GPU:
-    """One device; a MIG slice is a device of its own. Sizes are bytes as the driver reports them."""
+    """One device; a MIG slice is a device of its own. Sizes are bytes as the driver gives them."""
 
     index: int
     """CUDA ordinal among the visible devices."""
