@@ -162,8 +162,13 @@ def made_up_batches(model: nn.Module) -> Iterator[MadeUp]:
 
 
 def _given_batches(model: nn.Module, batches: SpeechBatches) -> Iterator[MadeUp]:
-    """The kinds to try with a collator's batches: with the model's loss, or without, where the Trainer has its own."""
+    """The kinds to try with a collator's batches: with the model's loss, or without, where the Trainer has its own.
+
+    Those of a function of the user's are tried as they are.
+    """
     yield MadeUp(batches)
+    if not batches.pairs():
+        return
     parameters, make = _parameters(model), batches.batch
 
     def unlabelled(*point: int) -> dict[str, torch.Tensor]:
