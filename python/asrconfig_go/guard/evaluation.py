@@ -244,32 +244,28 @@ class Evaluation:
             yield "leave the named clips out of the evaluation dataset"
 
 
-def saving(trainer: Trainer, attempts: Attempts) -> Callable[..., Any]:
-    """``_save_checkpoint``, repeated once when memory ran out: it writes the same files again.
+def saved(trainer: Trainer, attempts: Attempts, save: Callable[[], Any]) -> Any:
+    """What ``save`` returns, repeated once when memory ran out: it writes the same files again.
 
     It is repeated a few times where the storage that it writes to does not answer.
     """
-    save = trainer._save_checkpoint
 
-    def original(*args: object, **kwargs: object) -> Any:
+    def once() -> Any:
         if trainer.args.world_size > 1:
-            return save(*args, **kwargs)
-        return from_storage(trainer.args.output_dir, lambda: save(*args, **kwargs), files_alone=False)
+            return save()
+        return from_storage(trainer.args.output_dir, save, files_alone=False)
 
-    def save_checkpoint(*args: object, **kwargs: object) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:
-            if not _can_repeat(trainer, error):
-                raise
-            saved = attempts.snapshot("saving", error)
-            clear_frames(error)
-            text = first_line(error)
-        free_memory()
-        attempts.note("saving", text, saved)
-        return original(*args, **kwargs)
-
-    return save_checkpoint
+    try:
+        return once()
+    except Exception as error:
+        if not _can_repeat(trainer, error):
+            raise
+        snapshot = attempts.snapshot("saving", error)
+        clear_frames(error)
+        text = first_line(error)
+    free_memory()
+    attempts.note("saving", text, snapshot)
+    return once()
 
 
 def _can_repeat(trainer: Trainer, error: Exception) -> bool:

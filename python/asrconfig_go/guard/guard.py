@@ -7,6 +7,7 @@ are written only after errors, into ``output_dir``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from .._core.batches import batch_size, extent
@@ -19,7 +20,7 @@ from .._core.training_session import attached, cannot_retry, session_of
 from ..errors import InvalidArgumentError
 from .bad_clips import BadClips, Guarded
 from .engine import Engine
-from .evaluation import Evaluation, saving
+from .evaluation import Evaluation, saved
 from .guard_options import GuardOptions, GuardSettings, caveats, check_trainer, check_windows
 from .loading import ClipRows, Loading
 from .loop import Batch, Call
@@ -124,13 +125,12 @@ class Guard(Guarded):
 
             trainer = self.trainer
             make_readable(trainer)  # stays: nothing here could read its datasets as they were
-            self._get_batch_samples = trainer.get_batch_samples
             self._wrapped: dict[str, Callable[..., Any]] = {
                 "prediction_step": self._evaluation.prediction_step,
                 "training_step": self._training_step,
-                "get_batch_samples": self._fetch,
+                "get_batch_samples": partial(self._fetch, trainer.get_batch_samples),
                 "evaluation_loop": self._evaluation.evaluation_loop,
-                "_save_checkpoint": saving(trainer, self._engine.attempts),
+                "_save_checkpoint": partial(self._save, trainer._save_checkpoint),
             }
             self._undo = [
                 session_of(trainer).add("guard", self, {**self._wrapped, **self._followed_events()}),
@@ -166,20 +166,11 @@ class Guard(Guarded):
 
     def _followed_events(self) -> dict[str, Callable[..., Any]]:
         """Methods to put in place of the callback handler's, by name: each calls all callbacks, and then the guard."""
-        handler = self.trainer.callback_handler
-
-        def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
-            def event_and_act(*args: object, **kwargs: object) -> Any:
-                control = event(*args, **kwargs)
-                act()
-                return control
-
-            return event_and_act
-
+        handler, events = self.trainer.callback_handler, ("on_train_begin", "on_epoch_begin", "on_train_end")
+        acts = (self._training_begins, self._epoch_begins, self._training_ends)
         return {
-            "callback_handler.on_train_begin": followed(handler.on_train_begin, self._training_begins),
-            "callback_handler.on_epoch_begin": followed(handler.on_epoch_begin, self._epoch_begins),
-            "callback_handler.on_train_end": followed(handler.on_train_end, self._training_ends),
+            f"callback_handler.{event}": partial(_followed, getattr(handler, event), act)
+            for event, act in zip(events, acts, strict=True)
         }
 
     def _training_begins(self) -> None:
@@ -222,17 +213,19 @@ class Guard(Guarded):
         self._bad.step_ended()
         self._window.begin(())
 
-    def _fetch(self, batches: Iterator[Batch], count: int, *args: object) -> Any:
+    def _fetch(self, original: Callable[..., Any], batches: Iterator[Batch], count: int, *args: object) -> Any:
         """Fetch batches with retries, and begin their accumulation window."""
         if self._bad.norms.newest is not None:
             self._bad.step_ended()
-        batches = self._ranks.fetched(batches, count)
-        fetched = self._loading.fetch(self._get_batch_samples, batches, count, *args)
+        fetched = self._loading.fetch(original, self._ranks.fetched(batches, count), count, *args)
         self._window.begin(fetched[0])
         if not self._ranks.alone and self._engine.rule.is_certain:
             self._loop.items = fetched[1]
             self._window.total = self._ranks.summed(self._engine.count(fetched[0]))
         return fetched
+
+    def _save(self, original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+        return saved(self.trainer, self._engine.attempts, partial(original, *args, **kwargs))
 
     def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Compute one batch with retries; after the window's last one, combine and scale the gradients."""
@@ -358,6 +351,12 @@ class Guard(Guarded):
         lines += [f"  {self.bad_clips} clips were bad and left out"] * bool(self.bad_clips)
         lines += [f"  {line}" for line in first_of(self.bad_batches, SHOWN)]
         return "\n".join([*lines, *(f"  note: {text}" for text in self.notes)])
+
+
+def _followed(event: Callable[..., Any], act: Callable[[], None], *args: object, **kwargs: object) -> Any:
+    control = event(*args, **kwargs)
+    act()
+    return control
 
 
 def guard_of(trainer: Trainer) -> Guard | None:

@@ -132,14 +132,13 @@ class GradientNorms:
         accelerator = trainer.accelerator
         scaler = getattr(accelerator, "scaler", None)
         self.scaled = scaler is not None and bool(scaler.is_enabled())
-        clip = accelerator.clip_grad_norm_
+        clip = functools.partial(self._clip, accelerator.clip_grad_norm_)
+        self._undo = replace_method(trainer, "guard", "accelerator.clip_grad_norm_", clip)
 
-        def clip_grad_norm_(*args: object, **kwargs: object) -> Any:
-            norm = clip(*args, **kwargs)
-            self.note(norm)
-            return norm
-
-        self._undo = replace_method(trainer, "guard", "accelerator.clip_grad_norm_", clip_grad_norm_)
+    def _clip(self, original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+        norm = original(*args, **kwargs)
+        self.note(norm)
+        return norm
 
     def remove(self) -> None:
         """Leave the accelerator as it was found."""

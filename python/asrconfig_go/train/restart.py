@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         trainer = self._trainer
         trainer.callback_handler.callbacks.insert(0, self)  # others may look at the random numbers of an epoch
         session = session_of(trainer)
-        session.add("run", self, {"_load_rng_state": self._loading(trainer._load_rng_state)})
+        session.add("run", self, {"_load_rng_state": partial(self._load, trainer._load_rng_state)})
         session.wrap_loader("run", self._repeatable_loader)
 
         def remove() -> None:
@@ -208,19 +209,16 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         else:
             self._keep_epoch(state.global_step)
 
-    def _loading(self, original: Callable[[str | None], None]) -> Callable[[str | None], None]:
-        def load_rng_state(checkpoint: str | None) -> None:
-            with _numpy_allowed():
-                original(checkpoint)
-            # An epoch that begins here may have begun after an evaluation, which draws numbers, too.
-            state = self._trainer.state
-            if checkpoint is not None and _between_epochs(state):
-                if state.global_step in self._epochs:
-                    set_cpu_state(self._epochs[state.global_step])
-                else:
-                    self._keep_epoch(state.global_step)
-
-        return load_rng_state
+    def _load(self, original: Callable[[str | None], None], checkpoint: str | None) -> None:
+        with _numpy_allowed():
+            original(checkpoint)
+        # An epoch that begins here may have begun after an evaluation, which draws numbers, too.
+        state = self._trainer.state
+        if checkpoint is not None and _between_epochs(state):
+            if state.global_step in self._epochs:
+                set_cpu_state(self._epochs[state.global_step])
+            else:
+                self._keep_epoch(state.global_step)
 
     def _keep_epoch(self, step: int) -> None:
         self._epochs[step] = cpu_state()

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,8 +223,8 @@ class StreamTraining:
         _check_trainer(trainer)
         session = session_of(trainer)
         leave = session.add("stream", self, {
-            "_load_optimizer_and_scheduler": self._loading(trainer._load_optimizer_and_scheduler),
-            "_save_rng_state": self._saving(trainer._save_rng_state),
+            "_load_optimizer_and_scheduler": partial(self._load, trainer._load_optimizer_and_scheduler),
+            "_save_rng_state": partial(self._save, trainer._save_rng_state),
         })  # fmt: skip
         session.wrap_loader("stream", self._loader)
         return leave
@@ -238,25 +239,19 @@ class StreamTraining:
         finally:
             trainer.train_dataset = self._stream
 
-    def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def load_optimizer_and_scheduler(checkpoint: str | None) -> Any:
-            assert self._steps is not None  # the loader is made before
-            start = self._read(Path(checkpoint)) if checkpoint is not None else StreamPosition()
-            self._steps.positions = [start]  # where the next iteration begins
-            return original(checkpoint)
+    def _load(self, original: Callable[..., Any], checkpoint: str | None) -> Any:
+        assert self._steps is not None  # the loader is made before
+        start = self._read(Path(checkpoint)) if checkpoint is not None else StreamPosition()
+        self._steps.positions = [start]  # where the next iteration begins
+        return original(checkpoint)
 
-        return load_optimizer_and_scheduler
-
-    def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def save_rng_state(folder: str) -> Any:
-            if self._steps is not None:
-                document = {"schema": _SCHEMA, "settings": self._settings(), "position": asdict(self._steps.position())}
-                path = Path(folder) / _file(self._trainer.args.process_index)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, json.dumps(document, indent=1).encode())
-            return original(folder)
-
-        return save_rng_state
+    def _save(self, original: Callable[..., Any], folder: str) -> Any:
+        if self._steps is not None:
+            document = {"schema": _SCHEMA, "settings": self._settings(), "position": asdict(self._steps.position())}
+            path = Path(folder) / _file(self._trainer.args.process_index)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(document, indent=1).encode())
+        return original(folder)
 
     def _read(self, checkpoint: Path) -> StreamPosition:
         """The position that a checkpoint holds; the stream's begin where it holds none."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,12 +219,11 @@ def leave_out_of_print(handler: CallbackHandler, undo: ExitStack) -> None:
     """
     for callback in handler.callbacks:
         if isinstance(callback, PrinterCallback | ProgressCallback):
-            undo.callback(override(callback, "on_log", _without(callback.on_log)))
+            undo.callback(override(callback, "on_log", partial(_printed, callback.on_log)))
 
 
-def _without(on_log: Callable[..., object]) -> Callable[..., object]:
-    def printed(*arguments: object, logs: dict[str, float] | None = None, **others: object) -> object:
-        printable = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
-        return on_log(*arguments, logs=printable, **others)
-
-    return printed
+def _printed(
+    on_log: Callable[..., object], *arguments: object, logs: dict[str, float] | None = None, **others: object
+) -> object:
+    printable = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
+    return on_log(*arguments, logs=printable, **others)
