@@ -49,10 +49,13 @@ _MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
 @dataclass(frozen=True)
 class Measured:
-    """A clip of a collated batch: seconds without padding, labels, and how loud it is (root mean square)."""
+    """A clip of a collated batch: seconds without padding, labels, and how loud it is (root mean square).
+
+    Labels are None where they are classes, or values.
+    """
 
     seconds: float | None
-    labels: list[int]
+    labels: list[int] | None
     loudness: float | None
     spread: float | None
     unfinite: int
@@ -67,7 +70,7 @@ def look_at(inputs: Mapping[str, torch.Tensor], model: torch.nn.Module, labels: 
     clips = []
     has_texts = hasattr(texts, "shape") and len(texts.shape) == 2 and not texts.is_floating_point()
     for i in range(batch_size(inputs)):
-        own = [int(label) for label in texts[i].tolist() if label != IGNORED] if has_texts else []
+        own = [int(label) for label in texts[i].tolist() if label != IGNORED] if has_texts else None
         audio = None
         if name is not None and inputs[name].is_floating_point():
             axis = time_axis(inputs, name) - 1
@@ -89,16 +92,16 @@ def _levels(audio: torch.Tensor | None) -> tuple[float | None, float | None, int
     return float(fine.square().mean().sqrt()), float(fine.max() - fine.min()), bad
 
 
-def findings(clips: list[Measured], model: torch.nn.Module, has_labels: bool = True) -> list[tuple[str, ...]]:
+def findings(clips: list[Measured], model: torch.nn.Module) -> list[tuple[str, ...]]:
     """In words, for each clip of a batch."""
     rules = rules_of(model)
     seconds = [c.seconds for c in clips if c.seconds is not None]
     loud = [c.loudness for c in clips if c.loudness is not None]
     usual = (statistics.median(seconds) if seconds else None, statistics.median(loud) if loud else None)
-    return [tuple(_of(clip, rules, usual, has_labels)) for clip in clips]
+    return [tuple(_of(clip, rules, usual)) for clip in clips]
 
 
-def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | None], has_labels: bool) -> Iterator[str]:
+def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | None]) -> Iterator[str]:
     if clip.unfinite:
         yield f"its audio has {plural(clip.unfinite, 'value')} not finite: decode it again, or leave it out"
     if clip.spread is not None and clip.spread <= _SILENT and not clip.unfinite:
@@ -107,9 +110,9 @@ def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | No
         yield f"its audio is {clip.loudness / usual[1]:.0f} times as loud as the batch's median clip: normalise it"
     if clip.seconds is not None and usual[0] and clip.seconds > _TIMES * usual[0]:
         yield f"it is {clip.seconds / usual[0]:.1f} times as long as the batch's median clip"
-    if has_labels and not clip.labels:
+    if clip.labels == []:
         yield "it has no labels: leave it out"
-    for name, detail in faults(clip.labels, clip.seconds, rules) if has_labels and clip.labels else ():
+    for name, detail in faults(clip.labels, clip.seconds, rules) if clip.labels else ():
         if name == "outside":
             others = "the model" if rules.vocabulary is None else f"the {rules.vocabulary} of the model"
             yield f"{detail} is not among {others}: use the tokenizer that the model is for"

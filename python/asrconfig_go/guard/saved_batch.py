@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batches import batch_size, entries, pick, tensors_of
+from .._core.batches import batch_size, pick, tensors_of
 from .._core.files import read_object, user_path
 from .._core.modules import bare
 from .._core.records import from_file, to_json
@@ -181,13 +181,11 @@ class BatchWriter:
             return batch
 
     def _clips(self, call: Call, host: Batch, alone: dict[tuple[int, int], ClipAlone], few: bool) -> list[BadClip]:
-        model, labels = self._loop.model, entries(host).get(self._loop.labels)
-        has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values
         if isinstance(host, Mapping):
-            measured = look_at(host, model, self._loop.labels)
+            measured = look_at(host, self._loop.model, self._loop.labels)
         else:  # it is not known what is audio
-            measured = [Measured(None, [], None, None, 0)] * batch_size(host)
-        unusual = findings(measured, model, has_labels)
+            measured = [Measured(None, None, None, None, 0)] * batch_size(host)
+        unusual = findings(measured, self._loop.model)
         place, rows, clips = self._place(call), None, []
         if place is not None and not call.replacements and self._rows is not None:
             rows = self._rows.of(place, call.rows, batch_size(call.inputs))
@@ -196,10 +194,10 @@ class BatchWriter:
             row = None if rows is None else rows[i]
             is_row, path, text = True, "", ""
             if few or own.why:
-                is_row, path, text = self._details.of(row, clip.labels)
+                is_row, path, text = self._details.of(row, clip.labels or [])
             if not is_row:
                 self._unknown = "labels of the dataset and of the batch differ: the collator changes them or the order"
-            count = len(clip.labels) if has_labels else None
+            count = None if clip.labels is None else len(clip.labels)
             clips.append(
                 BadClip(
                     row if is_row else None, path, text, clip.seconds, count,

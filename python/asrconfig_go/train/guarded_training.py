@@ -56,31 +56,33 @@ class GuardedTraining:
         profile: int | None = None,
         **train_arguments: object,
     ) -> None:
-        """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``; see ``start_point``, too.
+        """Takes the folder's lock and attaches a guard. Raises ``InvalidArgumentError``; see ``start_point``, too.
 
-        The lock is held until ``train`` ends, or until this object does.
+        Both are held until ``train`` ends, or until this object does.
         """
-        from ..guard.guard import guard_of
+        from ..guard.guard import attach, guard_of
 
         check_options(trainer, resume, max_retries, train_arguments)
         self._deadline = deadline_of(save_by) if save_by is not None else None
         self._stop: DeadlineCallback | None = None
         self._profile = None if profile is None else StepProfile(profile)
         self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
-        self._guard = guard_of(trainer)
-        self._events_before = len(self._guard.events) if self._guard else 0
-        self._bad_before = len(self._guard.bad_batches) if self._guard else 0
         self._retries = Retries(max_retries, repeated=True)
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
         self._from, self._error, self._undo = 0.0, "", ExitStack()
         self._journal: RunCheckpoints | None = None
         self._folder = folder_of(trainer)
         self._lock = RunLock(self._folder.path) if trainer.is_world_process_zero() else None
+        own = guard_of(trainer) is None
         try:
             self._start = start_point(trainer, resume)
+            self._guard = attach(trainer)
         except BaseException:
             self._release()  # a notebook keeps the exception, and this object with it
             raise
+        if own:
+            self._undo.callback(self._guard.detach)
+        self._events_before, self._bad_before = len(self._guard.events), len(self._guard.bad_batches)
         self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
         self._record = self._start.record
         self._events, self._bad_batches = list(self._record.events), list(self._record.bad_batches)
@@ -110,17 +112,17 @@ class GuardedTraining:
 
     def report(self) -> TrainingReport:
         """What was met so far."""
-        limit = self._guard.budgets["training"] if self._guard else None
+        limit = self._guard.budgets["training"]
         return TrainingReport(
             steps=self.trainer.state.global_step,
             planned_steps=self._record.max_steps,
             resumed_from=self._begin or "",
             restarts=tuple(self._record.restarts),
             events=tuple(self._record.events),
-            skipped_samples=self._guard.skipped if self._guard else 0,
+            skipped_samples=self._guard.skipped,
             batch=self._record.batch,
-            limit_samples=limit.samples if limit else None,
-            limit_values=limit.values if limit else None,
+            limit_samples=limit.samples,
+            limit_values=limit.values,
             seconds=time.monotonic() - self._from,
             error=self._error,
             finished=self._journal is not None and self._journal.nothing_left,
@@ -128,16 +130,11 @@ class GuardedTraining:
             stopped=self._stop.summary(self._folder.path.parent) if self._stop else "",
             profile=self._profile.files if self._profile else (),
             bad_batches=tuple(self._record.bad_batches),
-            bad_samples=self._guard.bad_clips if self._guard else 0,
+            bad_samples=self._guard.bad_clips,
         )
 
     def _set_up(self) -> None:
-        from ..guard.guard import attach
-
-        trainer, own = self.trainer, self._guard is None
-        self._guard = attach(trainer)
-        if own:
-            self._undo.callback(self._guard.detach)
+        trainer = self.trainer
         for place, (samples, values) in self._record.limits.items():
             self._guard.budgets[place].lower(samples, values)
         if self._profile is not None:
@@ -190,8 +187,6 @@ class GuardedTraining:
 
     def _news(self) -> bool:
         """Update the record; returns whether it changed."""
-        if self._guard is None:
-            return False
         record, guard = self._record, self._guard
         limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
         events = self._events + guard.events[self._events_before :]
@@ -213,7 +208,7 @@ class GuardedTraining:
             return None
         names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
         place = "training" if names.isdisjoint(_EVALUATION) else "evaluation"
-        if place == "training" and self._guard is not None and self._guard.unfit:
+        if place == "training" and self._guard.unfit:
             return None  # no micro-batch would be smaller; the guard has said why
         before = self._limit(place)
         decided = self._retries.next(diagnosis["class"], place, before)
@@ -232,8 +227,6 @@ class GuardedTraining:
         """The most samples of a micro-batch; where values limit it, those of the last that ran out of memory."""
         args = self.trainer.args
         batch = int(args.train_batch_size if place == "training" else args.eval_batch_size)
-        if self._guard is None:
-            return batch
         self._news()
         budget = self._guard.budgets[place]
         places = (place, "pre-flight") if place == "training" else (place,)
@@ -267,14 +260,13 @@ class GuardedTraining:
         self._folder.write(self._record)
 
     def _shrink(self, restart: Restart) -> None:
-        assert self._guard is not None  # set up before anything can fail
         budget = self._guard.budgets[restart.place]
         values = None if budget.values is None else max(1, budget.values // 2)
         budget.lower(restart.after if budget.samples is not None or values is None else None, values)
 
     def _go_on(self, restart: Restart) -> None:
         """Free what the failed attempt holds, and set up the trainer for the next one."""
-        assert self._guard is not None and self._journal is not None
+        assert self._journal is not None
         self._shrink(restart)
         self._guard.release()
         release_attempt(self.trainer)
