@@ -37,7 +37,8 @@ def replaced(trainer: Any) -> set[str]:
 
 
 def _module(value: Any) -> str:
-    function = getattr(value, "__func__", value)
+    function = getattr(value, "func", value)  # of a partial
+    function = getattr(function, "__func__", function)
     return str(getattr(function, "__globals__", {}).get("__name__", type(function).__module__))
 
 
