@@ -306,8 +306,8 @@ class ASRConfigManager:
         from .watch.watch_setup import check_arguments
 
         check_keywords(options, GuardSettings.__annotations__, "attach")
-        check_planned_adapters(trainer.model, self.config.lora_rank if self.config else 0)
         first, config, durations = guard_of(trainer) is None, self.config, self._durations_of(trainer)
+        check_planned_adapters(trainer.model, config.lora_rank if config else 0)
         if first and (rule := self._planned_rule()) is not None:
             options.setdefault("rule", rule)
         memory = options.pop("memory", None)
@@ -389,6 +389,8 @@ class ASRConfigManager:
         """The measured durations; none where the training set has its clips in another order."""
         from .train.planned_batches import is_in_order
 
+        if not hasattr(trainer, "train_dataset"):
+            raise InvalidArgumentError(f"{type(trainer).__name__} is no Trainer", "pass a transformers.Trainer")
         measured = self._scan and open_source(self._scan[0]).train.data
         return self.durations if is_in_order(trainer.train_dataset, measured) else array("d")
 

@@ -45,7 +45,7 @@ class HardwareProfile(Shown, HardwareRecord, kind="hardware"):
         of memory that a plan may use. Raises ``NotFoundError`` for an unknown GPU name.
         """
         check_margin(safety_margin)
-        if gpu is not None and not isinstance(gpu, str):
+        if gpu is not None and not (gpu and isinstance(gpu, str)):
             raise InvalidArgumentError(f"gpu = {gpu!r} is not a name", 'write it as text, such as gpu="T4"')
         profile = from_json(cls, native.call("hardware.detect", {"gpu": gpu or "", **driver_arguments()}))
         return dataclasses.replace(profile, safety_margin=safety_margin)
