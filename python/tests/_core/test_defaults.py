@@ -52,7 +52,7 @@ SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     "timing.run": STEP,
     "timing.compare": {
         "target_batch_size": (defaults.TARGET_BATCH_SIZE, 48),
-        "epochs": (defaults.EPOCHS, 4.0),
+        "num_train_epochs": (defaults.EPOCHS, 4.0),
         "safety_margin": (defaults.SAFETY_MARGIN, 0.7),
         "workers": (defaults.LOADER_WORKERS, 2),
     },
