@@ -141,6 +141,17 @@ class LabelRules:
     padding_said: tuple[int, str] | None = None
 
 
+def processor_of(trainer: object, needed: str) -> object:
+    """The processor or tokenizer of a Trainer or its collator whose tokenizer has what is ``needed``, if there is one.
+
+    A loop of one's own has none.
+    """
+    owners = (trainer, getattr(trainer, "data_collator", None))
+    names = ("processing_class", "tokenizer", "processor")
+    parts = (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names)
+    return next((part for part in parts if hasattr(getattr(part, "tokenizer", part), needed)), None)
+
+
 def rules_of(model: object, tokenizer: object = None) -> LabelRules:
     """The rules of a live model with its head, and of its tokenizer, or a processor that has one.
 

@@ -21,7 +21,7 @@ from .._core.render import plural
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_columns, text_columns, usual_columns
 from ..data.label_faults import faults
-from ..data.label_rules import IGNORED, LabelRules, rules_of
+from ..data.label_rules import IGNORED, LabelRules, processor_of, rules_of
 from ..data.source import open_source
 from ..errors import AsrConfigError, InfeasiblePlanError
 from ..predict.probe import gradients_aside
@@ -159,17 +159,6 @@ class ClipDetails:
         with contextlib.suppress(Exception):
             return str(tokenizer.decode(labels, **options))
         return " ".join(map(str, labels))
-
-
-def processor_of(trainer: Trainer, needed: str) -> Any:
-    """The processor or tokenizer of a Trainer or its collator whose tokenizer has what is ``needed``, if there is one.
-
-    A loop of one's own has none.
-    """
-    owners = (trainer, getattr(trainer, "data_collator", None))
-    names = ("processing_class", "tokenizer", "processor")
-    parts = (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names)
-    return next((part for part in parts if hasattr(getattr(part, "tokenizer", part), needed)), None)
 
 
 def _alike(own_labels: Sequence[int] | torch.Tensor, labels: list[int]) -> bool:

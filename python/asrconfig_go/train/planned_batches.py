@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .._core.declared import WORDS
 from .._core.output import listed
 from .._core.training_session import attached, override, session_of
@@ -174,6 +172,8 @@ def is_in_order(dataset: object, measured: object) -> bool:
     rows, before = getattr(dataset, "_indices", None), getattr(measured, "_indices", None)
     if rows is None or dataset is measured:
         return True
+    import numpy as np
+
     order = rows.column(0).to_numpy()
     if before is None:
         return bool((order[1:] > order[:-1]).all())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
 from ..data.label_faults import LabelTally, Mismatch, label_column, model_findings, shown, tally_labels
-from ..data.label_rules import LabelRules, rules_of
+from ..data.label_rules import LabelRules, processor_of, rules_of
 from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from .planned_batches import durations_of_set
@@ -83,8 +83,6 @@ class TrainingCheck:
 
     def _of_data(self, owner: Owner, durations: Sequence[float] | None) -> Iterator[Mismatch]:
         """What is wrong with a model's rules, and the rows to train and evaluate with."""
-        from ..guard.clip_findings import processor_of
-
         rules = rules_of(owner.model, processor_of(owner, "pad_token_id"))
         if not rules.kind:
             return
