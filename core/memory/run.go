@@ -1,9 +1,6 @@
 package memory
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
@@ -19,26 +16,22 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	if err != nil {
 		return RunEstimate{}, err
 	}
-	windows, err := m.checkedWindows(r)
+	shape, micros, err := m.checkWindows(r)
 	if err != nil {
 		return RunEstimate{}, err
 	}
-	largest, err := m.playLargest(windows, r)
+	largest, err := m.playLargest(shape, micros, r)
 	if err != nil {
 		return RunEstimate{}, err
 	}
 	t := totals{RunEstimate: RunEstimate{Largest: largest}, overhead: r.Overhead}
-	err = m.playWindows(replay.New(m.templates.Variables, settings, r.GPU), windows, &t)
+	err = m.playWindows(replay.New(m.templates.Variables, settings, r.GPU), r.Windows, &t)
 	return t.RunEstimate, err
 }
 
 // playLargest replays a few steps of the largest micro-batch alone, and limits the length of the
 // run.
-func (m *Model) playLargest(windows [][]trace.Shape, r RunRequest) (Peaks, error) {
-	all := slices.Concat(windows...)
-	largest := slices.MaxFunc(all, func(a, b trace.Shape) int {
-		return cmp.Compare(a.Batch*a.Length, b.Batch*b.Length)
-	})
+func (m *Model) playLargest(largest trace.Shape, micros int, r RunRequest) (Peaks, error) {
 	plan := m.load()
 	for number := range defaultSteps {
 		window, err := m.window(number, []trace.Shape{largest})
@@ -48,7 +41,7 @@ func (m *Model) playLargest(windows [][]trace.Shape, r RunRequest) (Peaks, error
 		plan = append(plan, window...)
 	}
 	perMicroBatch := float64(replay.Events(plan)) / defaultSteps
-	if perMicroBatch*float64(len(all)) > maxRunEvents {
+	if perMicroBatch*float64(micros) > maxRunEvents {
 		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps",
 			"more than %d events to simulate", maxRunEvents)
 	}
@@ -67,8 +60,12 @@ func peaksOf(p *replay.Player) Peaks {
 }
 
 // playWindows plays the windows through a fresh player, and counts what they take.
-func (m *Model) playWindows(p *replay.Player, windows [][]trace.Shape, t *totals) error {
-	for number, shapes := range windows {
+func (m *Model) playWindows(p *replay.Player, windows [][][3]int64, t *totals) error {
+	for number, window := range windows {
+		shapes := make([]trace.Shape, len(window))
+		for i, dims := range window {
+			shapes[i] = shapeOf(dims)
+		}
 		plan, err := m.window(number, shapes)
 		if number == 0 {
 			plan = append(m.load(), plan...)

@@ -25,37 +25,45 @@ const (
 	maxRunEvents = 1 << 31 // some minutes
 )
 
-// checkedWindows returns the micro-batches of each step of a request that is in range.
-func (m *Model) checkedWindows(r RunRequest) ([][]trace.Shape, error) {
+// checkWindows counts the micro-batches of a request that is in range, and finds the largest.
+func (m *Model) checkWindows(r RunRequest) (largest trace.Shape, micros int, err error) {
 	one := int64(1)
 	check := Request{Batch: &one, Length: &one, LimitBytes: r.LimitBytes,
 		DeviceBytes: r.DeviceBytes, GPU: r.GPU}
 	if err := check.check(); err != nil {
-		return nil, err
+		return largest, 0, err
 	}
 	switch {
 	case !(r.Overhead >= 0 && r.Overhead <= 1e15):
-		return nil, outOfRange("overhead is %g; give 0 to 1e15", r.Overhead)
+		return largest, 0, outOfRange("overhead is %g; give 0 to 1e15", r.Overhead)
 	case !m.templates.HasShapes():
-		return nil, fault.New(fault.Unsupported,
+		return largest, 0, fault.New(fault.Unsupported,
 			"name batch, length and labels in step() when you record",
 			"the trace names no shapes, so it holds only for the recorded ones")
 	case len(r.Windows) == 0 || len(r.Windows) > maxRunSteps:
-		return nil, outOfRange("%d windows; the range is 1 to %d", len(r.Windows), maxRunSteps)
+		return largest, 0, outOfRange("%d windows; the range is 1 to %d", len(r.Windows),
+			maxRunSteps)
 	}
-	windows := make([][]trace.Shape, len(r.Windows))
 	for number, window := range r.Windows {
 		if len(window) == 0 || len(window) > maxAccumulation {
-			return nil, outOfRange("window %d has %d micro-batches; the range is 1 to %d", number,
-				len(window), maxAccumulation)
+			return largest, 0, outOfRange("window %d has %d micro-batches; the range is 1 to %d",
+				number, len(window), maxAccumulation)
 		}
+		micros += len(window)
 		for i, dims := range window {
-			shape := trace.Shape{Batch: dims[0], Length: dims[1], Labels: dims[2]}
+			shape := shapeOf(dims)
 			if err := shape.Check(); err != nil {
-				return nil, outOfRange("window %d, micro-batch %d: %s", number, i, err)
+				return largest, 0, outOfRange("window %d, micro-batch %d: %s", number, i, err)
 			}
-			windows[number] = append(windows[number], shape)
+			if shape.Batch*shape.Length > largest.Batch*largest.Length {
+				largest = shape
+			}
 		}
 	}
-	return windows, nil
+	return largest, micros, nil
+}
+
+// shapeOf names batch, length and labels.
+func shapeOf(dims [3]int64) trace.Shape {
+	return trace.Shape{Batch: dims[0], Length: dims[1], Labels: dims[2]}
 }
