@@ -51,13 +51,15 @@ func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	require.ErrorContains(t, err, "culprit")
 }
 
+const parameters = 1_000_000_000
+
+var updated = kernel.Work{TrainedParameters: parameters, TrainedTensors: 400}
+
 // TestUpdateByHand: 28 B a parameter for fused AdamW and 12 for clipping on a V100's 94 % of 900
 // GB/s; three micro-batches are added to the first.
 func TestUpdateByHand(t *testing.T) {
-	const parameters = 1_000_000_000
-	w := kernel.Work{TrainedParameters: parameters, TrainedTensors: 400}
 	timer := timerOf(t, "V100")
-	update, err := timer.Update(w, "adamw_torch_fused", "fp32", 1)
+	update, err := timer.Update(updated, "adamw_torch_fused", "fp32", 1)
 	require.NoError(t, err)
 	once := update.After(1)
 	assert.InDelta(t, 1.05, once.Optimizer.Likely/(40*parameters/(0.94*900e9)), 0.05, "issuing elements takes a little longer")
@@ -65,10 +67,10 @@ func TestUpdateByHand(t *testing.T) {
 	assert.Equal(t, once, update.After(0))
 	assert.Zero(t, once.Exchange)
 	assert.Equal(t, stepTime, once.Overhead)
-	two, err := timer.Update(w, "adamw_torch_fused", "fp32", 2)
+	two, err := timer.Update(updated, "adamw_torch_fused", "fp32", 2)
 	require.NoError(t, err)
 	assert.Equal(t, timing.Exchange(timer.GPU, 4*parameters, 2), two.After(1).Exchange)
-	_, err = timer.Update(w, "lion", "fp32", 1)
+	_, err = timer.Update(updated, "lion", "fp32", 1)
 	require.ErrorContains(t, err, "lion")
 	none, err := timer.Update(kernel.Work{}, "sgd", "fp16", 2)
 	require.NoError(t, err)
@@ -78,10 +80,8 @@ func TestUpdateByHand(t *testing.T) {
 // TestWhatShardingSends: in 16 bits adding up gradients takes half as long as in 32; ZeRO-3 and FSDP
 // gather all weights twice with each micro-batch.
 func TestWhatShardingSends(t *testing.T) {
-	const parameters = 1_000_000_000
-	w := kernel.Work{TrainedParameters: parameters, TrainedTensors: 400}
 	timer := timerOf(t, "T4")
-	ddp, err := timer.Update(w, "adamw_torch_fused", "fp16", 4)
+	ddp, err := timer.Update(updated, "adamw_torch_fused", "fp16", 4)
 	require.NoError(t, err)
 	sum := ddp.After(1).Exchange.Likely / 2
 	for engine, times := range map[string][2]float64{"zero1": {1, 1}, "zero2": {1, 4.5}, "zero3": {1.5, 12}, "fsdp": {1.5, 8.5}} {

@@ -12,7 +12,6 @@ process is killed:
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
 import os
@@ -31,6 +30,11 @@ from .._core.files import read_object, write_whole
 from .._core.records import from_file
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, VersionMismatchError
 from ..guard.training_report import BadBatch, GuardEvent, Restart
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -247,17 +251,19 @@ def _forget_all() -> None:
             lock._file = None
 
 
-os.register_at_fork(after_in_child=_forget_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _locked(file: IO[str], path: Path) -> bool:
     """Whether this process has locked the file."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
     return not _alive(_owner(path))  # the file system has no locks
 
 
