@@ -108,7 +108,7 @@ func TestTheFirstTraceComputesNothingAgain(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 15, 1), "T4")
 	w := next(t, in)
 	require.NotNil(t, w)
-	assert.Equal(t, TraceRequest{Precision: "fp16", EveryNLayers: 1, Optimizer: "adamw_torch_fused", Allocator: estimate.AllocatorSettings, Share: 32,
+	assert.Equal(t, TraceRequest{Precision: "fp16", EveryNLayers: 1, Optimizer: "adamw_torch_fused", Allocator: estimate.AllocatorSettings, Devices: 1, Share: 32,
 		BudgetBytes: int64(in.Hardware.GPUs[0].MemoryTotalBytes) * 85 / 100, LongestS: 15, High: true, Generates: true, Beams: 1, Tokens: usualGeneration, Sizes: []int{}}, *w)
 	in.Traced = []Traced{trace(w, 0)}
 	other := next(t, in)

@@ -18,6 +18,7 @@ type TraceRequest struct {
 	Optimizer string `json:"optimizer"` // the Trainer's name
 	// what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU
 	Allocator   string `json:"allocator"`
+	Devices     int    `json:"devices"`      // that share an optimizer step
 	Share       int    `json:"share"`        // clips of one device in an optimizer step
 	BudgetBytes int64  `json:"budget_bytes"` // of one device, context included
 	// that a process holds beside its allocator's memory and the context: of several GPUs
@@ -89,7 +90,7 @@ func (s *search) anyTraced() bool {
 func (s *search) traceRequest(w candidate) *TraceRequest {
 	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing.On(),
 		EveryNLayers: max(1, w.checkpointing.EveryN), Offload: w.checkpointing.Offload,
-		Optimizer: w.optimizer, Share: s.perDevice,
+		Optimizer: w.optimizer, Devices: s.pool.count, Share: s.perDevice,
 		BudgetBytes: int64(s.budget.bytes), BesideBytes: s.beside(), MaxLengthS: s.maxLength(),
 		LongestS: s.clips.longest(), High: !s.in.WithoutAlternatives,
 		Beams:     profile.Or(s.in.Options.NumBeams, 1),

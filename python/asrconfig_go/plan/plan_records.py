@@ -332,6 +332,8 @@ class TraceRequestRecord:
     """The Trainer's name."""
     allocator: str
     """What the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``""`` without a GPU."""
+    devices: int
+    """That share an optimizer step."""
     share: int
     """Clips of one device in an optimizer step."""
     budget_bytes: int

@@ -120,7 +120,8 @@ class Tracer:
         source = self._source
         if self._batch_fn is not None or source.identity is None:
             return None
-        model, target, library = fingerprint(source.identity), Target.find(gpu), native.library_path().stat()
+        model, library = fingerprint(source.identity), native.library_path().stat()
+        target = Target.find(gpu, wanted.devices)
         trace = Recording(source, MemorySettings(**self._settings(wanted)), target.capability).key(model)
         clips = hashlib.sha256(array("d", durations)).hexdigest()
         calibration = find_calibration(model, target.name)
@@ -149,7 +150,7 @@ class Tracer:
         }
 
     def _opened(self, wanted: Wanted, gpu: str | None) -> MemoryModel:
-        target = Target.find(gpu)
+        target = Target.find(gpu, wanted.devices)
         key = (kernel_class(target.capability), *wanted.settings.values(), wanted.allocator)
         if key not in self._models:
             self._models[key] = self._traced(wanted, gpu)

@@ -257,13 +257,17 @@ class Target:
     threads_per_multiprocessor: int | None = None
 
     @classmethod
-    def find(cls, gpu: str | None) -> Target:
-        """A GPU of the catalogue, or this machine's; empty without one. Raises ``NotFoundError`` for unknown names."""
-        gpus = HardwareProfile.detect(gpu).gpus
+    def find(cls, gpu: str | None, devices: int | None = None) -> Target:
+        """A GPU of the catalogue, or this machine's; empty without one. Raises ``NotFoundError`` for unknown names.
+
+        ``devices`` share a step; None: as many as there are.
+        """
+        gpus = HardwareProfile.detect(gpu).gpus[:devices]
         if not gpus:
             return cls()
         index, card = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
-        request = {"gpu": to_json(card), "nccl": len(gpus) > 1, "gpus": len(gpus)}
+        devices = devices or len(gpus)
+        request = {"gpu": to_json(card), "nccl": devices > 1, "gpus": devices}
         device = native.call("memory.device", request)
         context = device["context_bytes"] + device["nccl_bytes"]
         available = _available(card, _torch_bytes(index, context))

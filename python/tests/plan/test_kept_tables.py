@@ -17,13 +17,13 @@ ANSWER = {"memory": [{"seconds": 0.1 + 0.2, "batch": 4}], "high_bytes": None, "n
 WANTED = Wanted(
     precision="fp32", gradient_checkpointing=False, every_n_layers=1, offload_checkpoints=False,
     optimizer="adamw_torch", allocator="", share=4, budget_bytes=2 << 30, max_length_s=None, longest_s=2.0,
-    high=False, beside_bytes=0, generates=False, beams=1, tokens=0, sizes=(),
+    high=False, beside_bytes=0, generates=False, beams=1, tokens=0, sizes=(), devices=1,
 )  # fmt: skip
 OTHERS: dict[str, Any] = {
     "precision": "bf16", "gradient_checkpointing": True, "every_n_layers": 2, "offload_checkpoints": True,
     "optimizer": "sgd", "allocator": "expandable_segments:True", "share": 8, "budget_bytes": 1 << 30,
     "max_length_s": 1.5, "longest_s": 3.0, "high": True, "beside_bytes": 1 << 20, "generates": True, "beams": 2,
-    "tokens": 9, "sizes": (1, 4),
+    "tokens": 9, "sizes": (1, 4), "devices": 2,
 }  # fmt: skip
 
 

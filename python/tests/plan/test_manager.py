@@ -117,6 +117,18 @@ def test_steps_one_by_one() -> None:
     assert "mine" in repr(manager)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_devices_are_counted_alike_by_name_and_by_device_count(count: int) -> None:
+    """NCCL's buffers take memory of each of several devices, however many of them were asked for."""
+    clips, settings = [[0.0] * 16_000 * 8 for _ in range(40)], {"trace": False, "sampling_rate": 16_000}
+    named = plan(clips, "wav2vec2-base", gpu=f"{count}xT4", **settings)
+    for gpu in ("T4", "3xT4"):
+        assert (
+            plan(clips, "wav2vec2-base", gpu=gpu, device_count=count, **settings).predicted_bytes
+            == named.predicted_bytes
+        )
+
+
 def test_a_scan_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its clips are not measured again, and the plan is the one of what was scanned."""
     options: dict[str, Any] = {"gpu": "T4", "trace": False, "verbose": False, "loader_rate": 100.0}
