@@ -197,31 +197,27 @@ func TestRecordedMachines(t *testing.T) {
 	second.Index, second.UUID = 1, "GPU-bbbb0000-0000-0000-0000-000000000000"
 	second.MemoryFreeBytes, second.MemoryUsedBytes, second.Processes = size(15360-442-11), size(11), []profile.Process{}
 	tests := []struct {
-		machine, driver, cuda string // "" when the driver does not tell
+		machine, driver, cuda string
+		ecc, tensor           any // Turing counts no errors in this stand-in
 		gpus                  []profile.GPU
 	}{
-		{"T4", "550.54.15", "12.4", []profile.GPU{t4}},
-		{"TWO_T4", "550.54.15", "12.4", []profile.GPU{first, second}},
-		{"L4", "580.105.08", "13.0", []profile.GPU{{
+		{"T4", "550.54.15", "12.4", nil, nil, []profile.GPU{t4}},
+		{"TWO_T4", "550.54.15", "12.4", nil, nil, []profile.GPU{first, second}},
+		{"L4", "580.105.08", "13.0", 0.0, nil, []profile.GPU{{
 			UUID: "GPU-cccc0000-0000-0000-0000-000000000000", Name: "NVIDIA L4", ComputeCapability: "8.9", BF16: true,
 			MemoryTotalBytes: 23034 * mib, MemoryFreeBytes: size(23034 - 497 - 1), MemoryUsedBytes: size(1), Processes: []profile.Process{},
 			BandwidthGBs: one(300), TensorTFLOPS: one(121), FP32TFLOPS: one(30.3), PowerWatts: one(72), Source: "driver",
 		}}},
-		{"A100", "535.104.05", "12.2", []profile.GPU{{
+		{"A100", "535.104.05", "12.2", 0.0, nil, []profile.GPU{{
 			UUID: "GPU-dddd0000-0000-0000-0000-000000000000", Name: "NVIDIA A100-SXM4-40GB", ComputeCapability: "8.0", BF16: true,
 			MemoryTotalBytes: 40960 * mib, MemoryFreeBytes: size(40960 - 615 - 2048), MemoryUsedBytes: size(2048),
 			Processes:    []profile.Process{{PID: 77}}, // the driver says "not available"
 			BandwidthGBs: one(1555), TensorTFLOPS: one(312), FP32TFLOPS: one(19.5), PowerWatts: one(400), Source: "driver",
 		}}},
-		{"H100_MIG", "570.124.06", "12.8", []profile.GPU{{
+		{"H100_MIG", "570.124.06", "12.8", 0.0, 0.38, []profile.GPU{{
 			UUID: "MIG-eeee1111-0000-0000-0000-000000000000", Name: "NVIDIA H100 80GB HBM3 MIG 3g.40gb", ComputeCapability: "9.0", BF16: true, MIG: true,
 			MemoryTotalBytes: 40448 * mib, MemoryFreeBytes: size(40448 - 44), MemoryUsedBytes: size(44), Processes: []profile.Process{{PID: 9}},
 			BandwidthGBs: one(1675), TensorTFLOPS: one(449.7), FP32TFLOPS: one(30.4), Source: "driver",
-		}}},
-		{"OLD", "", "", []profile.GPU{{
-			UUID: "GPU-ffff0000-0000-0000-0000-000000000000", Name: "Tesla V100-SXM2-16GB", ComputeCapability: "7.0",
-			MemoryTotalBytes: 16160 * mib, MemoryFreeBytes: size(16160 - 310), MemoryUsedBytes: size(310), Processes: []profile.Process{},
-			BandwidthGBs: one(900), TensorTFLOPS: one(125), FP32TFLOPS: one(15.7), PowerWatts: one(300), Source: "driver",
 		}}},
 	}
 	for _, test := range tests {
@@ -242,35 +238,12 @@ func TestRecordedMachines(t *testing.T) {
 			assert.Equal(t, [][3]uint64{expected, expected, expected}, found.Readings)
 			assert.Equal(t, gpu.Name, found.Names[0])
 			assert.Contains(t, found.AfterClose, "closed")
-		})
-	}
-}
-
-func TestWhatRecordedMachinesDo(t *testing.T) {
-	t.Parallel()
-	const lacks = "unreadable: this driver does not report: utilisation, power, temperature, clock, throttle reasons, PCIe rates, NVLink rates, ECC errors, XID errors, activity of multiprocessors"
-	for _, test := range []struct {
-		machine    string
-		power, ecc any
-		tensor     any
-		limit      float64
-		told       []string
-	}{
-		{"T4", 65.0, nil, nil, 70, nil}, // Turing counts no such errors in this stand-in
-		{"A100", 65.0, 0.0, nil, 70, nil},
-		{"H100_MIG", 65.0, 0.0, 0.38, 70, nil},
-		{"OLD", nil, nil, nil, 0, []string{lacks}},
-	} {
-		t.Run(test.machine, func(t *testing.T) {
-			t.Parallel()
-			found := ask(t, fakeDriver(t, test.machine))
 			require.Len(t, found.Activity, 2)
-			assert.Equal(t, test.power, found.Activity[1]["power_w"])
-			assert.Equal(t, test.ecc, found.Activity[1]["ecc_uncorrected"])
-			assert.Equal(t, test.tensor, found.Activity[1]["tensor_active"])
-			assert.Equal(t, test.limit, found.Properties.PowerLimitW)
-			assert.Equal(t, found.Names[0], found.Properties.Name)
-			assert.Equal(t, test.told, found.Told)
+			assert.Equal(t, []any{65.0, test.ecc, test.tensor},
+				[]any{found.Activity[1]["power_w"], found.Activity[1]["ecc_uncorrected"], found.Activity[1]["tensor_active"]})
+			assert.Equal(t, 70.0, found.Properties.PowerLimitW)
+			assert.Equal(t, gpu.Name, found.Properties.Name)
+			assert.Empty(t, found.Told)
 		})
 	}
 }
@@ -377,7 +350,7 @@ func TestUnlikeGPUsInCUDAsOrder(t *testing.T) {
 
 func TestSecondLibraryIsRefused(t *testing.T) {
 	t.Parallel()
-	found := ask(t, fakeDriver(t, "T4"), probeOther+"="+fakeDriver(t, "OLD"))
+	found := ask(t, fakeDriver(t, "T4"), probeOther+"="+fakeDriver(t, "L4"))
 	require.Len(t, found.Hardware.GPUs, 1)
 	assert.Contains(t, found.Other, "this process already uses")
 	assert.Contains(t, fmt.Sprint(found.Again.GPUs), "Tesla T4")

@@ -194,12 +194,3 @@ func TestACPUQuotaIsWhatTheShareIsOf(t *testing.T) {
 		assert.InDelta(t, 0.4, r.TreeCPU, 1e-9, name+": 20 of the 50 ticks that half a core has")
 	}
 }
-
-func TestProcessesWithoutListsOfChildren(t *testing.T) {
-	stat := func(parent int) string { return processStat(parent, 0, 0) }
-	root := machineOf(t, map[string]string{
-		"proc/1/stat": stat(0), "proc/10/stat": stat(1), "proc/11/stat": stat(10), "proc/12/stat": stat(11), "proc/13/stat": stat(1),
-		"proc/14/stat": "garbage", "proc/15/stat": stat(15), // its own parent
-	})
-	assert.ElementsMatch(t, []int{11, 12}, newTree(root).descendants(10))
-}

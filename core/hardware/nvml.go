@@ -110,7 +110,7 @@ func load(path string) (functions, error) {
 	available, missing := findFunctions(file.Lookup)
 	if missing != "" {
 		_ = file.Close()
-		return functions{}, fault.New(fault.NotFound, "reinstall the NVIDIA driver",
+		return functions{}, fault.New(fault.NotFound, "update the NVIDIA driver to 450 or newer",
 			"%s cannot be used as the NVIDIA driver's library: it has no %s", fault.Shorten(path),
 			missing)
 	}
@@ -135,7 +135,7 @@ func start(lib library, available functions) (*session, error) {
 		lib.Shutdown()
 		return nil, driverError(result, "the NVIDIA driver does not list its GPUs")
 	}
-	opened.driverVersion, opened.cudaVersion = versions(lib, available)
+	opened.driverVersion, opened.cudaVersion = versions(lib)
 	for i := range min(count, maxBoards) {
 		device, result := lib.DeviceGetHandleByIndex(i)
 		if result != nvml.SUCCESS {
@@ -144,37 +144,28 @@ func start(lib library, available functions) (*session, error) {
 			opened.boards = append(opened.boards, broken)
 			continue
 		}
-		opened.boards = append(opened.boards, describeBoard(device, available,
-			sources{lib.EventSetCreate, lib.GpmSampleAlloc, lib.GpmMetricsGet}))
+		opened.boards = append(opened.boards, describeBoard(device, available, lib))
 	}
 	return opened, nil
 }
 
-func versions(lib library, available functions) (driver, cuda *string) {
-	if available.driverVersion {
-		if text, result := lib.SystemGetDriverVersion(); result == nvml.SUCCESS && text != "" {
-			text = strings.ToValidUTF8(text, "?")
-			driver = &text
-		}
+func versions(lib library) (driver, cuda *string) {
+	if text, result := lib.SystemGetDriverVersion(); result == nvml.SUCCESS && text != "" {
+		text = strings.ToValidUTF8(text, "?")
+		driver = &text
 	}
-	if available.cudaVersion {
-		if number, result := lib.SystemGetCudaDriverVersion(); result == nvml.SUCCESS &&
-			number > 0 {
-			text := fmt.Sprintf("%d.%d", number/1000, number%1000/10) // 12040 is 12.4
-			cuda = &text
-		}
+	if number, result := lib.SystemGetCudaDriverVersion(); result == nvml.SUCCESS && number > 0 {
+		text := fmt.Sprintf("%d.%d", number/1000, number%1000/10) // 12040 is 12.4
+		cuda = &text
 	}
 	return driver, cuda
 }
 
-func describeBoard(device handle, available functions, from sources) board {
+func describeBoard(device handle, available functions, driver library) board {
 	b := board{unit: describe(device, available)}
-	b.watch = newWatcher(device, available, from)
-	if major, minor, result := computeCapability(device, available); result == nvml.SUCCESS {
+	b.watch = newWatcher(device, available, driver)
+	if major, minor, result := device.GetCudaComputeCapability(); result == nvml.SUCCESS {
 		b.computeCapability = fmt.Sprintf("%d.%d", major, minor)
-	}
-	if !available.mig {
-		return b
 	}
 	mode, _, result := device.GetMigMode()
 	if result != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
@@ -192,7 +183,7 @@ func describeBoard(device handle, available functions, from sources) board {
 			continue // a free place: instances are not numbered without gaps
 		}
 		described := describeSlice(slice, b.unit, available)
-		described.watch = newWatcher(device, available, from)
+		described.watch = newWatcher(device, available, driver)
 		b.slices = append(b.slices, described)
 	}
 	return b
@@ -220,59 +211,44 @@ func describe(device handle, available functions) unit {
 	if name, result := device.GetName(); result == nvml.SUCCESS {
 		u.name = strings.ToValidUTF8(name, "?")
 	}
-	if available.uuid {
-		if uuid, result := device.GetUUID(); result == nvml.SUCCESS {
-			u.uuid = strings.ToValidUTF8(uuid, "?")
-		}
+	if uuid, result := device.GetUUID(); result == nvml.SUCCESS {
+		u.uuid = strings.ToValidUTF8(uuid, "?")
 	}
 	meter := &memoryMeter{device: device}
 	meter.v2.Store(available.memoryV2)
-	meter.v1 = available.memoryV1
 	u.memory = func() (reading, error) { return meter.read(u.name) }
-	u.processes = func() []profile.Process { return processes(device, available) }
+	u.processes = func() []profile.Process { return processes(device) }
 	return u
-}
-
-func computeCapability(device handle, available functions) (major, minor int, result nvml.Return) {
-	if !available.computeCapability {
-		return 0, 0, nvml.ERROR_FUNCTION_NOT_FOUND
-	}
-	return device.GetCudaComputeCapability()
 }
 
 // memoryMeter reads one device's memory through the newest function that works for it.
 type memoryMeter struct {
 	device handle
-	v1     bool
 	v2     atomic.Bool // cleared when the device refuses it, so that it is tried once only
 }
 
-func (m *memoryMeter) read(name string) (reading, error) {
+func (m *memoryMeter) read(name string) (memory reading, err error) {
+	result := nvml.ERROR_FUNCTION_NOT_FOUND
 	if m.v2.Load() {
-		info, result := m.device.GetMemoryInfo_v2()
-		if result == nvml.SUCCESS {
-			memory := reading{used: info.Used, total: info.Total, free: info.Free}
-			return memory, memory.check(name)
-		}
-		if !m.v1 || !refusesFunction(result) {
-			return reading{}, driverError(result, fmt.Sprintf("cannot read the memory of %q", name))
-		}
-		m.v2.Store(false)
+		var info nvml.Memory_v2
+		info, result = m.device.GetMemoryInfo_v2()
+		memory = reading{used: info.Used, total: info.Total, free: info.Free}
 	}
-	info, result := m.device.GetMemoryInfo()
+	if refusesFunction(result) {
+		m.v2.Store(false)
+		var info nvml.Memory
+		info, result = m.device.GetMemoryInfo()
+		memory = reading{used: info.Used, total: info.Total, free: info.Free}
+	}
 	if result != nvml.SUCCESS {
 		return reading{}, driverError(result, fmt.Sprintf("cannot read the memory of %q", name))
 	}
-	memory := reading{used: info.Used, total: info.Total, free: info.Free}
 	return memory, memory.check(name)
 }
 
 // processes lists the compute processes of a device; an empty list where the driver does not tell.
-func processes(device handle, available functions) []profile.Process {
+func processes(device handle) []profile.Process {
 	running := []profile.Process{}
-	if !available.processes {
-		return running
-	}
 	infos, result := device.GetComputeRunningProcesses()
 	if result != nvml.SUCCESS {
 		return running

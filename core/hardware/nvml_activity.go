@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -53,11 +52,11 @@ type watcher struct {
 	card      handle
 	available functions
 	events    nvml.EventSet // nil as long as none is open
-	sources   sources
-	counters  counters // none before the first reading
+	driver    library       // makes queues of errors and samples of counters
+	counters  counters      // none before the first reading
 	now       func() time.Time
 
-	off       [gaugeCount]bool // the card has none: not asked again
+	off       [gaugeCount]bool // the card has none, or the driver: not asked
 	readings  int
 	pcie      traffic // rates
 	pcieOK    bool
@@ -68,24 +67,22 @@ type watcher struct {
 	told      []runlog.Event
 }
 
-func newWatcher(card handle, available functions, from sources) *watcher {
-	return &watcher{card: card, available: available, sources: from, now: time.Now, ecc: math.NaN()}
+func newWatcher(card handle, available functions, driver library) *watcher {
+	w := &watcher{card: card, available: available, driver: driver, now: time.Now, ecc: math.NaN()}
+	w.off[gaugeCounters] = !available.counters
+	return w
 }
 
 // facts are the power limit in watts and the highest clock in MHz, 0 where the driver does not
 // tell.
 func (w *watcher) facts() (powerLimit, maxClock float64) {
-	if w.available.powerLimit {
-		if limit, result := w.card.GetEnforcedPowerLimit(); result == nvml.SUCCESS &&
-			limit < 10_000_000 {
-			powerLimit = float64(limit) / 1000
-		}
+	if limit, result := w.card.GetEnforcedPowerLimit(); result == nvml.SUCCESS &&
+		limit < 10_000_000 {
+		powerLimit = float64(limit) / 1000
 	}
-	if w.available.maxClock {
-		if clock, result := w.card.GetMaxClockInfo(nvml.CLOCK_SM); result == nvml.SUCCESS &&
-			clock < 20_000 {
-			maxClock = float64(clock)
-		}
+	if clock, result := w.card.GetMaxClockInfo(nvml.CLOCK_SM); result == nvml.SUCCESS &&
+		clock < 20_000 {
+		maxClock = float64(clock)
 	}
 	return powerLimit, maxClock
 }
@@ -94,9 +91,6 @@ func (w *watcher) facts() (powerLimit, maxClock float64) {
 func (w *watcher) read() (runlog.GPUReading, []runlog.Event) {
 	r := runlog.NoGPUReading()
 	w.told = nil
-	if w.readings == 0 {
-		w.tellOfMissing()
-	}
 	r.Utilization = w.ask(gaugeUtilization, func() (float64, nvml.Return) {
 		utilization, result := w.card.GetUtilizationRates()
 		if r.MemoryBusy = float64(utilization.Memory) / 100; result != nvml.SUCCESS ||
@@ -131,20 +125,6 @@ func (w *watcher) read() (runlog.GPUReading, []runlog.Event) {
 func scaled(factor float64) func(uint32, nvml.Return) (float64, nvml.Return) {
 	return func(value uint32, result nvml.Return) (float64, nvml.Return) {
 		return float64(value) * factor, result
-	}
-}
-
-// tellOfMissing names once what the installed driver has no function for.
-func (w *watcher) tellOfMissing() {
-	var missing []string
-	for g := range gaugeCount {
-		if !w.available.gauges[g] {
-			w.off[g] = true
-			missing = append(missing, gaugeWords[g].name)
-		}
-	}
-	if len(missing) > 0 {
-		w.tell(runlog.EventUnread, "this driver does not report: "+strings.Join(missing, ", "))
 	}
 }
 
@@ -280,7 +260,7 @@ func (w *watcher) listen() bool {
 	if w.events != nil {
 		return true
 	}
-	set, result := w.sources.events()
+	set, result := w.driver.EventSetCreate()
 	if result != nvml.SUCCESS {
 		w.off[gaugeXID] = true
 		return false

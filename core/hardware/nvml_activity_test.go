@@ -12,7 +12,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -61,8 +60,8 @@ func newCard() *workingCard {
 	return c
 }
 
-// sources are those of a driver: samples are told apart by their order.
-func (c *workingCard) sources() sources {
+// driver makes the card's samples, which are told apart by their order, and its queues of errors.
+func (c *workingCard) driver() *mock.Interface {
 	sample := func() (nvml.GpmSample, nvml.Return) {
 		return &mock.GpmSample{FreeFunc: func() nvml.Return { c.freed++; return nvml.SUCCESS }}, nvml.SUCCESS
 	}
@@ -76,7 +75,7 @@ func (c *workingCard) sources() sources {
 		}
 		return nvml.SUCCESS
 	}
-	return sources{c.sets, sample, metrics}
+	return &mock.Interface{EventSetCreateFunc: c.sets, GpmSampleAllocFunc: sample, GpmMetricsGetFunc: metrics}
 }
 
 func (c *workingCard) sets() (nvml.EventSet, nvml.Return) {
@@ -102,7 +101,7 @@ func kinds(events []runlog.Event) (found []string) {
 
 func TestWhatACardDoes(t *testing.T) {
 	card := newCard()
-	w := newWatcher(card, allGauges(), card.sources())
+	w := newWatcher(card, allGauges(), card.driver())
 	at := time.Unix(10, 0)
 	w.now = func() time.Time { return at }
 	r, events := w.read()
@@ -128,7 +127,7 @@ func TestWhatACardDoes(t *testing.T) {
 func TestCountersOfTheHardware(t *testing.T) {
 	card := newCard()
 	card.hopper, card.tensor = 1, 40
-	w := newWatcher(card, allGauges(), card.sources())
+	w := newWatcher(card, allGauges(), card.driver())
 	r, _ := w.read()
 	assert.True(t, math.IsNaN(r.SMActive) && math.IsNaN(r.TensorActive), "a share needs two samples")
 	for range 3 {
@@ -145,7 +144,7 @@ func TestCountersOfTheHardware(t *testing.T) {
 
 func TestNoCountersBeforeHopper(t *testing.T) {
 	card := newCard()
-	w := newWatcher(card, allGauges(), card.sources())
+	w := newWatcher(card, allGauges(), card.driver())
 	for range 2 {
 		r, events := w.read()
 		assert.Empty(t, events)
@@ -159,7 +158,7 @@ func TestNoCountersBeforeHopper(t *testing.T) {
 func TestACardWithoutSomethingIsNotAskedAgain(t *testing.T) {
 	card := newCard()
 	card.result = nvml.ERROR_NOT_SUPPORTED
-	w := newWatcher(card, allGauges(), sources{events: func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }})
+	w := newWatcher(card, functions{clockEvents: true}, &mock.Interface{EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }})
 	for range 3 {
 		r, events := w.read()
 		assert.Empty(t, events, "a card may lack anything")
@@ -171,22 +170,10 @@ func TestACardWithoutSomethingIsNotAskedAgain(t *testing.T) {
 	assert.Len(t, card.GetUtilizationRatesCalls(), 1)
 }
 
-func TestAnOldDriverIsAskedForNoFigureItLacks(t *testing.T) {
-	// a mock ends the test at any call
-	w := newWatcher(fakeGPU("Tesla K80"), functions{}, sources{})
-	_, events := w.read()
-	require.Len(t, events, 1)
-	assert.Contains(t, events[0].Text, "this driver does not report: utilisation, power")
-	_, events = w.read()
-	assert.Empty(t, events)
-	limit, clock := w.facts()
-	assert.Zero(t, limit+clock)
-}
-
 func TestAFailingDriverIsAskedAgain(t *testing.T) {
 	card := newCard()
 	card.result = nvml.ERROR_GPU_IS_LOST
-	w := newWatcher(card, allGauges(), card.sources())
+	w := newWatcher(card, allGauges(), card.driver())
 	r, _ := w.read()
 	assert.True(t, math.IsNaN(r.PowerW))
 	card.result = nvml.SUCCESS

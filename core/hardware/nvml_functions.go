@@ -5,6 +5,8 @@ package hardware
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -12,80 +14,46 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// functions tells which optional NVML functions the installed driver has. Calling one that it lacks
-// ends the process, and neither an error nor a panic would come back, so every function is looked
-// up once, before the first call.
+// functions tells which of the NVML functions that came after driver 450, the oldest that PyTorch 2
+// runs with, are there. Calling one that the driver lacks ends the process, and neither an error nor
+// a panic would come back, so every function is looked up once, before the first call.
 type functions struct {
-	driverVersion, cudaVersion bool
-	uuid, computeCapability    bool
-	memoryV1, memoryV2         bool // at least one is there
-	processes                  bool
-	mig                        bool // all three that listing slices takes
-	powerLimit, maxClock       bool
-	clockEvents                bool // the new name of throttle reasons
-	gauges                     [gaugeCount]bool
+	memoryV2    bool // memory with the driver's reserve apart
+	clockEvents bool // the new name of throttle reasons
+	counters    bool // the hardware's own
 }
 
-// required are the functions without which there is nothing to measure; any name of a row will do.
-// go-nvml v0.13 binds the newest name that it finds by itself, and nvmlShutdown, nvmlDeviceGetName
-// as they are.
-var required = [][]string{
-	{"nvmlInit_v2", "nvmlInit"},
-	{"nvmlShutdown"},
-	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
-	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
-	{"nvmlDeviceGetName"},
-	{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"},
+// required are the functions that every driver from 450 on has, by name; of several names in a row
+// any will do. go-nvml v0.13 binds the newest that it finds by itself.
+var required = []string{
+	"nvmlInit_v2", "nvmlShutdown", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
+	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName",
+	"nvmlDeviceGetUUID", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMemoryInfo",
+	"nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2 " +
+		"nvmlDeviceGetComputeRunningProcesses",
+	"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
+	"nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetMaxClockInfo",
+	"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature",
+	"nvmlDeviceGetClockInfo",
+	"nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons",
+	"nvmlDeviceGetPcieThroughput", "nvmlDeviceGetFieldValues", "nvmlDeviceGetTotalEccErrors",
+	"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2", "nvmlEventSetFree",
 }
 
 // findFunctions asks lookup, which gives an error for a name that is not there. missing is the
 // first required function that has no name there; "" when the library can be used.
 func findFunctions(lookup func(string) error) (available functions, missing string) {
-	has := func(names ...string) bool {
-		for _, name := range names {
-			if lookup(name) == nil {
-				return true
-			}
-		}
-		return false
-	}
-	for _, names := range required {
-		if !has(names...) {
+	has := func(name string) bool { return lookup(name) == nil }
+	for _, row := range required {
+		if names := strings.Fields(row); !slices.ContainsFunc(names, has) {
 			return functions{}, names[0]
 		}
 	}
-	reasons := has("nvmlDeviceGetCurrentClocksEventReasons")
 	return functions{
-		driverVersion:     has("nvmlSystemGetDriverVersion"),
-		cudaVersion:       has("nvmlSystemGetCudaDriverVersion"),
-		uuid:              has("nvmlDeviceGetUUID"),
-		computeCapability: has("nvmlDeviceGetCudaComputeCapability"),
-		memoryV1:          has("nvmlDeviceGetMemoryInfo"),
-		memoryV2:          has("nvmlDeviceGetMemoryInfo_v2"),
-		processes: has("nvmlDeviceGetComputeRunningProcesses_v3",
-			"nvmlDeviceGetComputeRunningProcesses_v2",
-			"nvmlDeviceGetComputeRunningProcesses"),
-		mig: has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") &&
-			has("nvmlDeviceGetMigDeviceHandleByIndex"),
-		powerLimit:  has("nvmlDeviceGetEnforcedPowerLimit"),
-		maxClock:    has("nvmlDeviceGetMaxClockInfo"),
-		clockEvents: reasons,
-		gauges: [gaugeCount]bool{
-			gaugeUtilization: has("nvmlDeviceGetUtilizationRates"),
-			gaugePower:       has("nvmlDeviceGetPowerUsage"),
-			gaugeTemperature: has("nvmlDeviceGetTemperature"),
-			gaugeClock:       has("nvmlDeviceGetClockInfo"),
-			gaugeThrottle:    reasons || has("nvmlDeviceGetCurrentClocksThrottleReasons"),
-			gaugePCIe:        has("nvmlDeviceGetPcieThroughput"),
-			gaugeNVLink:      has("nvmlDeviceGetFieldValues"),
-			gaugeECC:         has("nvmlDeviceGetTotalEccErrors"),
-			gaugeXID: has("nvmlEventSetCreate") && has("nvmlDeviceRegisterEvents") &&
-				has("nvmlEventSetFree") &&
-				has("nvmlEventSetWait_v2", "nvmlEventSetWait"),
-			gaugeCounters: has("nvmlGpmQueryDeviceSupport") && has("nvmlGpmSampleAlloc") &&
-				has("nvmlGpmSampleFree") &&
-				has("nvmlGpmSampleGet") && has("nvmlGpmMetricsGet"),
-		},
+		memoryV2:    has("nvmlDeviceGetMemoryInfo_v2"),
+		clockEvents: has("nvmlDeviceGetCurrentClocksEventReasons"),
+		counters: has("nvmlGpmQueryDeviceSupport") && has("nvmlGpmSampleAlloc") &&
+			has("nvmlGpmSampleFree") && has("nvmlGpmSampleGet") && has("nvmlGpmMetricsGet"),
 	}, ""
 }
 
@@ -130,14 +98,6 @@ func driverError(result nvml.Return, doing string) *fault.Error {
 		"%s: %s", doing, fmt.Sprintf("NVML error %d", int(result)))
 }
 
-// sources are what the driver makes for a watcher: queues of errors, samples of the hardware's
-// counters, and their difference.
-type sources struct {
-	events  func() (nvml.EventSet, nvml.Return)
-	sample  func() (nvml.GpmSample, nvml.Return)
-	metrics func(*nvml.GpmMetricsGetType) nvml.Return
-}
-
 // counters are the hardware's own, which cards from Hopper on have (GPM): they tell what
 // multiprocessors and tensor cores did between two samples, where the utilisation of NVML tells
 // only that some kernel ran.
@@ -174,7 +134,7 @@ func (w *watcher) countersSince() (active, tensor float64, result nvml.Return) {
 		Sample2: w.counters.newer}
 	ask.Metrics[0].MetricId, ask.Metrics[1].MetricId =
 		uint32(nvml.GPM_METRIC_SM_UTIL), uint32(nvml.GPM_METRIC_ANY_TENSOR_UTIL)
-	if result = w.sources.metrics(&ask); result != nvml.SUCCESS {
+	if result = w.driver.GpmMetricsGet(&ask); result != nvml.SUCCESS {
 		return 0, 0, result
 	}
 	return ask.Metrics[0].Value / 100, ask.Metrics[1].Value / 100,
@@ -192,7 +152,7 @@ func (w *watcher) openCounters() nvml.Return {
 	}
 	var made [2]nvml.GpmSample
 	for i := range made {
-		if made[i], result = w.sources.sample(); result != nvml.SUCCESS {
+		if made[i], result = w.driver.GpmSampleAlloc(); result != nvml.SUCCESS {
 			if i > 0 {
 				_ = made[0].Free()
 			}

@@ -1,7 +1,6 @@
 package hardware
 
 import (
-	"errors"
 	"math"
 	"os"
 	"path"
@@ -16,23 +15,17 @@ import (
 // Strategy for the process tree.
 //
 // /proc/<pid>/task/<tid>/children lists the processes that a thread started, so a tree of a few
-// workers takes a few small files however many processes the host has. Kernels without it
-// (CONFIG_PROC_CHILDREN) list none, and then the parents of all processes are read, at most
-// maxScanned. What a worker shares with its parent counts for both, as in top: telling it apart
-// (smaps_rollup) walks page tables, milliseconds for a large process.
+// workers takes a few small files however many processes the host has. What a worker shares with its
+// parent counts for both, as in top: telling it apart (smaps_rollup) walks page tables, milliseconds
+// for a large process.
 
 const (
 	maxTree    = 1024 // processes of a tree
 	maxThreads = 4096 // of one process
-	maxScanned = 8192 // processes of the host that are asked for their parent
 )
 
 // descendants lists the processes below one, without itself.
 func (t tree) descendants(pid int) []int {
-	if _, err := os.Stat(t.real(path.Join(procOf(pid), "task", strconv.Itoa(pid),
-		"children"))); err != nil {
-		return t.descendantsByParent(pid)
-	}
 	var pids []int
 	for queue := []int{pid}; len(queue) > 0 && len(pids) < maxTree; queue = queue[1:] {
 		for _, thread := range t.numbersIn(path.Join(procOf(queue[0]), "task"), maxThreads) {
@@ -46,30 +39,6 @@ func (t tree) descendants(pid int) []int {
 		}
 	}
 	return pids[:min(len(pids), maxTree)]
-}
-
-// descendantsByParent asks every process for its parent.
-func (t tree) descendantsByParent(pid int) []int {
-	parents := map[int]int{}
-	for _, number := range t.numbersIn("/proc", maxScanned) {
-		if p, ok := t.process(procOf(number)); ok {
-			parents[number] = p.parent
-		}
-	}
-	var pids []int
-	for number := range parents {
-		ancestor := number
-		for range maxLevels {
-			// a loop of parents cannot be, unless processes came and went meanwhile
-			if ancestor = parents[ancestor]; ancestor == pid || ancestor == 0 {
-				break
-			}
-		}
-		if ancestor == pid && len(pids) < maxTree {
-			pids = append(pids, number)
-		}
-	}
-	return pids
 }
 
 func procOf(pid int) string { return path.Join("/proc", strconv.Itoa(pid)) }
@@ -93,10 +62,7 @@ func (t tree) numbersIn(folder string, limit int) []int {
 
 // process is what /proc/<pid>/stat tells: processor time of all threads in ticks, and that of ended
 // children; resident memory in bytes.
-type process struct {
-	parent                 int
-	ticks, ended, resident uint64
-}
+type process struct{ ticks, ended, resident uint64 }
 
 func (t tree) process(folder string) (process, bool) {
 	return parseProcess(t.read(path.Join(folder, "stat"), sizeStat), uint64(os.Getpagesize()))
@@ -106,18 +72,22 @@ func (t tree) process(folder string) (process, bool) {
 // ends it.
 func parseProcess(text string, page uint64) (p process, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 22 {
-		// proc_pid_stat(5) numbers them from 1, of which two come before the state
-		return p, false
+	var numbers [5]uint64
+	// proc_pid_stat(5) numbers them from 1, of which two come before the state: user, system, those
+	// of ended children, pages
+	for i, at := range [...]int{11, 12, 13, 14, 21} {
+		if at >= len(fields) {
+			return p, false
+		}
+		number, err := strconv.ParseUint(fields[at], 10, 63)
+		if err != nil {
+			return p, false
+		}
+		numbers[i] = number
 	}
-	parent, err := strconv.Atoi(fields[1])
-	user, err2 := strconv.ParseUint(fields[11], 10, 63)
-	system, err3 := strconv.ParseUint(fields[12], 10, 63)
-	childUser, err4 := strconv.ParseUint(fields[13], 10, 63)
-	childSystem, err5 := strconv.ParseUint(fields[14], 10, 63)
-	pages, err6 := strconv.ParseUint(fields[21], 10, 64)
-	ok = errors.Join(err, err2, err3, err4, err5, err6) == nil && pages < maxHostMemory/page
-	return process{parent, user + system, childUser + childSystem, pages * page}, ok
+	pages := numbers[4]
+	return process{numbers[0] + numbers[1], numbers[2] + numbers[3], pages * page},
+		pages < maxHostMemory/page
 }
 
 const (

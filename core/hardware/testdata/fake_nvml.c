@@ -71,9 +71,6 @@ static const struct gpu gpus[] = {
 #define CUDA 12040
 #define CARD(n) {"NVIDIA A100-SXM4-40GB", "GPU-dddd000" n "-0000-0000-0000-000000000000", 8, 0, 40960, 615, 2048, NULL, 0, 0}
 static const struct gpu gpus[] = {CARD("0"), CARD("1"), CARD("2"), CARD("3"), CARD("4"), CARD("5"), CARD("6"), CARD("7")};
-#elif defined(MACHINE_OLD) /* a driver with the first names of everything, without version, process and MIG functions */
-#define OLD
-static const struct gpu gpus[] = {{"Tesla V100-SXM2-16GB", "GPU-ffff0000-0000-0000-0000-000000000000", 7, 0, 16160, 300, 10, NULL, 0, 0}};
 #elif defined(MACHINE_LOST) /* the GPU falls off the bus after two memory readings */
 #define DRIVER "550.54.15"
 #define CUDA 12040
@@ -93,7 +90,6 @@ static const struct gpu gpus[] = {{0}};
 
 static int inits;
 
-#ifndef OLD
 struct control {
     unsigned long long set, result; /* result: what every reading of this GPU returns */
     unsigned long long used;        /* bytes */
@@ -121,7 +117,6 @@ static struct control *control_of(const struct gpu *gpu) {
     at_work = (struct control){0, SUCCESS, gpu->used * MIB, 87, 40, 65000, 61, 1410, 4, 250, 50, 0, 0, 0, 71, 38};
     return &at_work;
 }
-#endif
 
 static void need_init(void) {
     if (inits < 1) {
@@ -192,11 +187,6 @@ int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, struct memory *out) {
     return SUCCESS;
 }
 
-#ifdef OLD
-int nvmlInit(void) { return start(); }
-int nvmlDeviceGetCount(unsigned *out) { return count(out); }
-int nvmlDeviceGetHandleByIndex(unsigned index, const struct gpu **out) { return by_index(index, out); }
-#else
 int nvmlInit_v2(void) { return start(); }
 int nvmlInitWithFlags(unsigned flags) { return flags ? INVALID_ARGUMENT : start(); }
 int nvmlDeviceGetCount_v2(unsigned *out) { return count(out); }
@@ -385,5 +375,4 @@ int nvmlDeviceGetMigDeviceHandleByIndex(const struct gpu *gpu, unsigned index, c
     *out = gpu->slice;
     return SUCCESS;
 }
-#endif
 #endif
