@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -12,15 +13,14 @@ import (
 
 // filled returns a monitor that never started, with a history of samples: host used is 10, except
 // at one sample.
-func filled(samples, peakAt int, peak uint64) *Monitor {
-	m := &Monitor{history: newMemoryTable(1)}
-	m.stats.GPUCount = 1
+func filled(samples, peakAt int, peak float64) *Monitor {
+	m := &Monitor{history: newHistory(1)}
 	for i := range samples {
-		host := uint64(10)
+		host := 10.0
 		if i == peakAt {
 			host = peak
 		}
-		m.history.add(float64(i), host, []uint64{uint64(i)})
+		m.history.add(float64(i), []float64{host, float64(i)})
 	}
 	return m
 }
@@ -39,14 +39,14 @@ func TestHistoryKeepsEveryPeakAtEveryLength(t *testing.T) {
 			require.Len(t, h.GPUs[0].UsedBytes, points)
 			assert.True(t, slices.IsSorted(h.TimesS))
 			assert.Zero(t, h.TimesS[0])
-			assert.Equal(t, uint64(samples-1), *h.GPUs[0].UsedBytes[points-1], "the newest sample is there")
+			assert.Equal(t, float64(samples-1), h.GPUs[0].UsedBytes[points-1], "the newest sample is there")
 			assert.Equal(t, (samples+h.SamplesAPoint-1)/h.SamplesAPoint, points)
 			for i, at := range h.TimesS {
 				assert.Equal(t, float64(i*h.SamplesAPoint), at)
 			}
 			peaks := 0
 			for _, used := range h.HostUsedBytes {
-				if *used == 99 {
+				if used == 99 {
 					peaks++
 				}
 			}
@@ -56,10 +56,9 @@ func TestHistoryKeepsEveryPeakAtEveryLength(t *testing.T) {
 }
 
 func TestHistoryMarksGaps(t *testing.T) {
-	m := &Monitor{history: newMemoryTable(1)}
-	m.stats.GPUCount = 1
-	for i, used := range []uint64{5, absent, absent, absent, 7, absent} {
-		m.history.add(float64(i), 1, []uint64{used})
+	m, absent := &Monitor{history: newHistory(1)}, math.NaN()
+	for i, used := range []float64{5, absent, absent, absent, 7, absent} {
+		m.history.add(float64(i), []float64{1, used})
 	}
 	text, err := json.Marshal(m.History(0))
 	require.NoError(t, err)
@@ -75,7 +74,7 @@ func TestHistoryOfALiveMonitor(t *testing.T) {
 	h := m.History(0)
 	assert.Equal(t, uint64(64), h.HostTotalBytes)
 	assert.Equal(t, uint64(1000), h.GPUs[0].TotalBytes)
-	assert.Equal(t, uint64(24), *h.HostUsedBytes[0])
+	assert.Equal(t, 24.0, h.HostUsedBytes[0])
 	assert.Greater(t, len(h.TimesS), 5)
 	assert.Less(t, h.TimesS[0], h.TimesS[len(h.TimesS)-1])
 	assert.Positive(t, h.StartUnixNanos)

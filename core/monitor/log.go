@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"math"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -44,8 +43,7 @@ func (m *Monitor) Log() runlog.Log {
 		Version: runlog.Version, StartUnixNanos: m.properties.began.UnixNano(),
 		IntervalS: m.interval.Seconds(), Samples: stats.Samples,
 		Errors: stats.Errors, GPUs: append([]runlog.GPU{}, m.properties.gpus...),
-		Host: m.properties.host, Memory: m.memory(),
-		Activity: m.activityTable.copy(stats.GPUCount), Steps: m.steps.copy(),
+		Host: m.properties.host, Activity: m.activitySeries(), Steps: m.steps.copy(),
 		Events: m.events.copy(), Alerts: m.Alerts(),
 	}
 	s.Host.TotalBytes = stats.HostTotal
@@ -53,8 +51,11 @@ func (m *Monitor) Log() runlog.Log {
 		s.GPUs[i].TotalBytes = stats.GPU[i].Total
 	}
 	s.Alerts = s.Alerts[max(0, len(s.Alerts)-maxAlerts):]
-	m.historyLock.Lock()
-	defer m.historyLock.Unlock()
+	times, used, samples := m.history.copy(0)
+	s.Memory = runlog.MemorySeries{TimesS: times, SamplesPoint: samples, HostUsed: used[0],
+		GPUUsed: used[1:]}
+	m.history.lock.Lock()
+	defer m.history.lock.Unlock()
 	s.DurationS = m.history.newest
 	return s
 }
@@ -65,28 +66,6 @@ func (m *Monitor) Alerts() []runlog.Alert {
 		return []runlog.Alert{}
 	}
 	return append([]runlog.Alert{}, m.forecast.Alerts()...)
-}
-
-// memory is the fast series as a run log has it.
-func (m *Monitor) memory() runlog.MemorySeries {
-	times, columns, samples := m.copyHistory(0)
-	out := runlog.MemorySeries{TimesS: times, SamplesPoint: samples, HostUsed: column(columns[0]),
-		GPUUsed: []runlog.Column{}}
-	for _, used := range columns[1:] {
-		out.GPUUsed = append(out.GPUUsed, column(used))
-	}
-	return out
-}
-
-func column(bytes []uint64) runlog.Column {
-	out := make(runlog.Column, len(bytes))
-	for i, value := range bytes {
-		out[i] = float64(value)
-		if value == absent {
-			out[i] = math.NaN()
-		}
-	}
-	return out
 }
 
 const (

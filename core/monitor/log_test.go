@@ -161,7 +161,7 @@ func TestTheRarestStepsNeverFillTheTable(t *testing.T) {
 }
 
 func TestRowsMergeByTheirRules(t *testing.T) {
-	r := newActivityTable(1)
+	m := &Monitor{gpuCount: 1, seconds: newTable[float32](maxRows, mergings(1))}
 	for i := range maxRows + 2 {
 		host, gpu := runlog.NoHostReading(), runlog.NoGPUReading()
 		host.CPUShare, host.HostAvailable, host.TreeRSS = float64(i%2), float64(100+i%2), float64(i%2)
@@ -169,9 +169,9 @@ func TestRowsMergeByTheirRules(t *testing.T) {
 		if i%2 == 0 {
 			gpu.PowerW = 70
 		}
-		r.add(float64(i), &host, []runlog.GPUReading{gpu})
+		m.seconds.add(float64(i), gpu.Values(host.Values(nil)))
 	}
-	out := r.copy(1)
+	out := m.activitySeries()
 	require.Len(t, out.TimesS, maxRows/2+1)
 	for i := range out.TimesS {
 		assert.Equal(t, []float64{float64(2 * i), 0.5, 100, 1}, []float64{out.TimesS[i], out.CPUShare[i], out.HostAvailable[i], out.TreeRSS[i]})

@@ -77,6 +77,7 @@ type Config struct {
 // Monitor samples until it is stopped. Its methods may be called from any goroutine.
 type Monitor struct {
 	gpu        GPUReader
+	gpuCount   int // that are watched
 	host       hostSource
 	watcher    HostWatcher
 	forecast   Forecaster
@@ -88,14 +89,14 @@ type Monitor struct {
 	stats Stats
 	err   error
 
-	historyLock   sync.Mutex // apart from lock, so that a plot never delays a training step
-	history       memoryTable
-	activityTable *activityTable
-	steps         *stepTable
-	events        eventLog
-	clockWatch    clockWatch
-	activity      *activity
-	readings      int // of the slow loop, which alone counts them
+	// tables have locks of their own, so that a plot never delays a training step
+	history    *table[float64]
+	seconds    *table[float32] // the slow series
+	steps      *stepTable
+	events     eventLog
+	clockWatch clockWatch
+	activity   *activity
+	readings   int // of the slow loop, which alone counts them
 
 	running  atomic.Int32 // goroutines that may use gpu; the last one closes it
 	sleeper  *sleeper
@@ -155,11 +156,12 @@ func prepare(c Config, clock clock, hostEvery int) (*Monitor, error) {
 	}
 	return m, guarded(func() {
 		if m.gpu != nil {
-			m.stats.GPUCount = min(max(m.gpu.Count(), 0), MaxGPUs)
+			m.gpuCount = min(max(m.gpu.Count(), 0), MaxGPUs)
 		}
-		m.history, m.activityTable, m.steps =
-			newMemoryTable(m.stats.GPUCount), newActivityTable(m.stats.GPUCount), newStepTable()
-		m.activity = newActivity(m.stats.GPUCount)
+		m.stats.GPUCount = m.gpuCount
+		m.history, m.seconds, m.steps = newHistory(m.gpuCount),
+			newTable[float32](maxRows, mergings(m.gpuCount)), newStepTable()
+		m.activity = newActivity(m.gpuCount)
 		m.clockWatch = newClockWatch(clock)
 		m.sample()
 		m.properties = m.readProperties()

@@ -3,6 +3,7 @@ package monitor
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -29,14 +30,13 @@ func (h *hostSource) next() (fresh bool) {
 	return fresh
 }
 
-// reading is one sample before it is published; absent marks what could not be read.
+// reading is one sample before it is published.
 type reading struct {
-	errors   uint64
-	host     profile.Memory
-	hostErr  error
-	hostUsed uint64
-	gpu      [MaxGPUs]gpuReading
-	used     [MaxGPUs]uint64
+	errors  uint64
+	host    profile.Memory
+	hostErr error
+	gpu     [MaxGPUs]gpuReading
+	used    [1 + MaxGPUs]float64 // of the host and each GPU; NaN where it could not be read
 }
 
 type gpuReading struct {
@@ -49,31 +49,32 @@ func (m *Monitor) sample() {
 	r := m.read()
 	m.clockWatch.check(m.interval, func(kind, text string) { m.record(kind, -1, text) })
 	m.publish(&r)
-	m.historyLock.Lock()
-	defer m.historyLock.Unlock()
-	m.history.add(m.clockWatch.since.Seconds(), r.hostUsed, r.used[:m.history.gpus()])
+	m.history.add(m.clockWatch.since.Seconds(), r.used[:1+m.gpuCount])
 }
 
 func (m *Monitor) read() (r reading) {
 	fresh := m.host.next()
-	r.host, r.hostErr, r.hostUsed = m.host.last, m.host.err, absent
+	r.host, r.hostErr, r.used[0] = m.host.last, m.host.err, math.NaN()
 	if r.hostErr == nil {
-		r.hostUsed = r.host.TotalBytes - min(r.host.AvailableBytes, r.host.TotalBytes)
+		r.used[0] = float64(usedOf(&r.host))
 	} else if fresh {
 		r.errors++
 		m.events.once(runlog.Event{AtS: m.now(), Kind: runlog.EventUnread, GPU: -1,
 			Text: r.hostErr.Error()})
 	}
-	for i := range m.history.gpus() {
+	for i := range m.gpuCount {
 		g := &r.gpu[i]
-		if g.used, g.total, g.free, g.err = m.gpu.Memory(i); g.err != nil {
+		g.used, g.total, g.free, g.err = m.gpu.Memory(i)
+		if r.used[1+i] = float64(g.used); g.err != nil {
 			r.errors++
-			r.used[i] = absent
-			continue
+			r.used[1+i] = math.NaN()
 		}
-		r.used[i] = g.used
 	}
 	return r
+}
+
+func usedOf(host *profile.Memory) uint64 {
+	return host.TotalBytes - min(host.AvailableBytes, host.TotalBytes)
 }
 
 func (m *Monitor) publish(r *reading) {
@@ -84,8 +85,8 @@ func (m *Monitor) publish(r *reading) {
 	s.Errors += r.errors
 	s.UnixNanos = m.clock.Wall().UnixNano()
 	if r.hostErr == nil {
-		s.HostTotal, s.HostUsed, s.HostPeak =
-			r.host.TotalBytes, r.hostUsed, max(s.HostPeak, r.hostUsed)
+		s.HostTotal, s.HostUsed = r.host.TotalBytes, usedOf(&r.host)
+		s.HostPeak = max(s.HostPeak, s.HostUsed)
 	}
 	for i := range s.GPUCount {
 		g, old := &r.gpu[i], &s.GPU[i]
@@ -121,97 +122,19 @@ func (m *Monitor) record(kind string, gpu int, text string) {
 
 // Record writes an event down, as the training tells of it. A GPU outside the range is none.
 func (m *Monitor) Record(kind string, gpu int, text string) {
-	if gpu < 0 || gpu >= m.history.gpus() {
+	if gpu < 0 || gpu >= m.gpuCount {
 		gpu = -1
 	}
 	m.record(kind, gpu, text)
 }
 
-// maxPoints is the fixed length of the history. When it is full, neighbours are merged: a run of
-// any length fits, a short one at full resolution, and no peak is ever lost. 8192 points of 100 ms
-// are 13 minutes; a day's run has points of 13 s.
+// maxPoints is the length of the history, of which no peak is ever lost. 8192 points of 100 ms are
+// 13 minutes; a day's run has points of 13 s.
 const maxPoints = 8192
 
-// absent stands in a series for a value that could not be read; no memory is that large.
-const absent = math.MaxUint64
-
-// memoryTable is a table of fixed size: one row per point, a column for the host and one for each
-// GPU.
-type memoryTable struct {
-	times    []float64
-	columns  [][]uint64
-	perPoint int     // samples that a full point covers: 1, 2, 4, …
-	inLast   int     // samples that the last point covers so far
-	newest   float64 // time of the newest sample
-}
-
-func newMemoryTable(gpus int) memoryTable {
-	s := memoryTable{times: make([]float64, 0, maxPoints), columns: make([][]uint64, 1+gpus),
-		perPoint: 1}
-	for i := range s.columns {
-		s.columns[i] = make([]uint64, 0, maxPoints)
-	}
-	return s
-}
-
-func (s *memoryTable) gpus() int { return len(s.columns) - 1 }
-
-// add takes one sample, without allocating.
-func (s *memoryTable) add(atS float64, host uint64, gpus []uint64) {
-	if s.inLast == s.perPoint && len(s.times) == maxPoints {
-		s.halve()
-	}
-	if s.inLast == s.perPoint || len(s.times) == 0 {
-		s.times = append(s.times, atS)
-		for i := range s.columns {
-			s.columns[i] = append(s.columns[i], absent)
-		}
-		s.inLast = 0
-	}
-	s.inLast++
-	s.newest = atS
-	last := len(s.times) - 1
-	s.columns[0][last] = higher(s.columns[0][last], host)
-	for i, used := range gpus {
-		s.columns[1+i][last] = higher(s.columns[1+i][last], used)
-	}
-}
-
-// halve merges every two neighbours of a full table.
-func (s *memoryTable) halve() {
-	for i := range maxPoints / 2 {
-		s.times[i] = s.times[2*i]
-	}
-	s.times = s.times[:maxPoints/2]
-	for i, column := range s.columns {
-		s.columns[i] = merged(column[:0], column, 2)
-	}
-	s.perPoint *= 2
-	s.inLast = s.perPoint
-}
-
-// merged appends to out the highest value of every group of neighbours. out may be the front of
-// column itself.
-func merged(out, column []uint64, group int) []uint64 {
-	for start := 0; start < len(column); start += group {
-		highest := column[start]
-		for _, value := range column[start:min(start+group, len(column))] {
-			highest = higher(highest, value)
-		}
-		out = append(out, highest)
-	}
-	return out
-}
-
-// higher is the larger of two values, where an absent one counts as none.
-func higher(a, b uint64) uint64 {
-	switch {
-	case a == absent:
-		return b
-	case b == absent:
-		return a
-	}
-	return max(a, b)
+// newHistory is a table of the memory used: a column for the host and one for each GPU.
+func newHistory(gpus int) *table[float64] {
+	return newTable[float64](maxPoints, slices.Repeat([]merging{highest}, 1+gpus))
 }
 
 // History is what a monitor has seen: one entry per point, and the highest value of the samples
@@ -221,16 +144,16 @@ type History struct {
 	// seconds from the start to a point's first sample, rising
 	TimesS []float64 `json:"times_s"`
 	// samples that a point covers; the last one may cover fewer
-	SamplesAPoint  int          `json:"samples_a_point"`
-	HostTotalBytes uint64       `json:"host_total_bytes"` // 0 when the host never answered
-	HostUsedBytes  []*uint64    `json:"host_used_bytes"`
-	GPUs           []GPUHistory `json:"gpus"`
+	SamplesAPoint  int           `json:"samples_a_point"`
+	HostTotalBytes uint64        `json:"host_total_bytes"` // 0 when the host never answered
+	HostUsedBytes  runlog.Column `json:"host_used_bytes"`
+	GPUs           []GPUHistory  `json:"gpus"`
 }
 
 // GPUHistory is the memory of one GPU over time.
 type GPUHistory struct {
-	TotalBytes uint64    `json:"total_bytes"` // 0 when it never answered
-	UsedBytes  []*uint64 `json:"used_bytes"`
+	TotalBytes uint64        `json:"total_bytes"` // 0 when it never answered
+	UsedBytes  runlog.Column `json:"used_bytes"`
 }
 
 // History copies what was seen so far, in at most limit points; 0 or less means all that are kept
@@ -238,40 +161,13 @@ type GPUHistory struct {
 func (m *Monitor) History(limit int) History {
 	var stats Stats
 	m.Read(&stats)
-	times, columns, samples := m.copyHistory(limit)
+	times, columns, samples := m.history.copy(limit)
 	h := History{
 		StartUnixNanos: m.properties.began.UnixNano(), TimesS: times, SamplesAPoint: samples,
-		HostTotalBytes: stats.HostTotal, HostUsedBytes: pointers(columns[0]), GPUs: []GPUHistory{},
+		HostTotalBytes: stats.HostTotal, HostUsedBytes: columns[0], GPUs: []GPUHistory{},
 	}
 	for i, column := range columns[1:] {
-		h.GPUs = append(h.GPUs, GPUHistory{TotalBytes: stats.GPU[i].Total,
-			UsedBytes: pointers(column)})
+		h.GPUs = append(h.GPUs, GPUHistory{stats.GPU[i].Total, column})
 	}
 	return h
-}
-
-func (m *Monitor) copyHistory(limit int) (times []float64, columns [][]uint64, samples int) {
-	m.historyLock.Lock()
-	defer m.historyLock.Unlock()
-	group := 1
-	if points := len(m.history.times); limit > 0 && points > limit {
-		group = (points + limit - 1) / limit
-	}
-	for start := 0; start < len(m.history.times); start += group {
-		times = append(times, m.history.times[start])
-	}
-	for _, column := range m.history.columns {
-		columns = append(columns, merged(nil, column, group))
-	}
-	return times, columns, group * m.history.perPoint
-}
-
-func pointers(column []uint64) []*uint64 {
-	out := make([]*uint64, len(column))
-	for i, value := range column {
-		if value != absent {
-			out[i] = &column[i]
-		}
-	}
-	return out
 }

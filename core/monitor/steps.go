@@ -156,7 +156,7 @@ func (m *Monitor) Step(s runlog.Step) {
 	if m.stopped() {
 		return
 	}
-	if s.GPU < 0 || s.GPU >= m.history.gpus() {
+	if s.GPU < 0 || s.GPU >= m.gpuCount {
 		s.GPU = -1
 	}
 	s.AtS, s.DriverFree, s.Total = m.now()+s.AtS, math.NaN(), math.NaN()

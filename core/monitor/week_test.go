@@ -88,7 +88,7 @@ const mostBytes = 8 << 20 // of a week's run log, in memory and as a file
 // held is what the tables of a monitor take when they are full.
 func held(gpus int) uintptr {
 	fast := (2 + uintptr(gpus)) * maxPoints * 8
-	slow := maxRows * (8 + 4*uintptr(len(hostMergings)+gpus*len(gpuMergings)))
+	slow := maxRows * (8 + 4*uintptr(len(mergings(gpus))))
 	events := maxEvents * (unsafe.Sizeof(runlog.Event{}) + maxEventText)
 	alerts := maxAlerts * (unsafe.Sizeof(runlog.Alert{}) + 1024)
 	return fast + slow + maxSteps*unsafe.Sizeof(stepEntry{}) + 2*events + alerts
@@ -110,16 +110,17 @@ func TestAWeek(t *testing.T) {
 	}
 	w := newWorking(gpus)
 	m, clock := played(t, w, nil)
-	used := make([]uint64, gpus)
+	used := make([]float64, 1+gpus) // of the host and the GPUs
 	// the sample that is the highest of a GPU
 	spikeAt := func(gpu int) int { return week / (gpu + 2) * 10 }
 	for sample := 1; sample < week*10; sample++ {
-		for gpu := range used {
-			if used[gpu] = uint64(sample % 1000); sample == spikeAt(gpu) {
-				used[gpu] = 5000 + uint64(gpu)
+		used[0] = float64(sample % 777)
+		for gpu := range gpus {
+			if used[1+gpu] = float64(sample % 1000); sample == spikeAt(gpu) {
+				used[1+gpu] = 5000 + float64(gpu)
 			}
 		}
-		m.history.add(float64(sample)/10, uint64(sample%777), used)
+		m.history.add(float64(sample)/10, used)
 		if sample%10 > 0 {
 			continue
 		}

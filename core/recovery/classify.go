@@ -3,6 +3,7 @@
 package recovery
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -51,90 +52,78 @@ const (
 		"nvidia-smi -q and the kernel log if it happens again"
 )
 
-// pattern is one way in which a failure shows: a text that holds every part.
+// pattern is the texts in which one kind of failure shows. A text of several parts, divided by
+// "…", must hold every part.
 type pattern struct {
 	class  Class
-	parts  []string // lower case
 	advice string   // "" for that of the class
+	texts  []string // lower case
 }
 
 // patterns is searched from the top; the first match counts. Broken contexts come first, because
-// their texts may also speak of memory. Parts are long enough not to match the notes that PyTorch
-// adds to every CUDA error ("… to enable device-side assertions"). Texts are those of PyTorch 2.0
-// to 2.15, cuBLAS, cuDNN, NCCL, ROCm, the Linux kernel and glibc.
+// their texts may also speak of memory. Texts are long enough not to match the notes that PyTorch
+// adds to every CUDA error ("… to enable device-side assertions"). They are those of PyTorch 2.0 to
+// 2.15, cuBLAS, cuDNN, NCCL, ROCm, the Linux kernel and glibc.
 var patterns = []pattern{
-	{Poisoned, []string{"an illegal memory access was encountered"}, bug},
-	{Poisoned, []string{"cudaerrorillegaladdress"}, bug},
-	{Poisoned, []string{"device-side assert triggered"}, bug},
-	{Poisoned, []string{"cudaerrorassert"}, bug},
-	{Poisoned, []string{"unspecified launch failure"}, bug},
-	{Poisoned, []string{"cudaerrorlaunchfailure"}, bug},
-	{Poisoned, []string{"misaligned address"}, bug},
-	{Poisoned, []string{"an illegal instruction was encountered"}, bug},
-	{Poisoned, []string{"the launch timed out and was terminated"}, bug},
-	{Poisoned, []string{"memory access fault by gpu node"}, bug}, // ROCm
-	{Poisoned, []string{"uncorrectable ecc error"}, defectiveGPU},
-	{Poisoned, []string{"uncorrectable nvlink error"}, defectiveGPU},
-	{Poisoned, []string{"cudaerroreccuncorrectable"}, defectiveGPU},
-	{Poisoned, []string{"hardware stack error"}, defectiveGPU},
-	{Poisoned, []string{"fallen off the bus"}, defectiveGPU},
-	{Poisoned, []string{"xid (pci:"}, defectiveGPU},
-	{Poisoned, []string{"nvrm: xid"}, defectiveGPU},
-	{Poisoned, []string{"nccl error"}, collective},
-	{Poisoned, []string{"nccl communicator was aborted"}, collective},
-	{Poisoned, []string{"ncclunhandledcudaerror"}, collective},
-	{Poisoned, []string{"ncclsystemerror"}, collective},
-	{Poisoned, []string{"ncclinternalerror"}, collective},
-	{Poisoned, []string{"ncclremoteerror"}, collective},
-	{Poisoned, []string{"watchdog caught collective operation timeout"}, collective},
-
-	{GPUOOM, []string{"cuda out of memory"}, ""},
-	{GPUOOM, []string{"cuda ran out of memory"}, ""}, // PyTorch 2.15: outside its allocator
-	{GPUOOM, []string{"cuda error: out of memory"}, ""},
-	{GPUOOM, []string{"cuda_error_out_of_memory"}, ""},
-	{GPUOOM, []string{"cudaerrormemoryallocation"}, ""},
-	{GPUOOM, []string{"cublas_status_alloc_failed"}, ""},
-	{GPUOOM, []string{"cudnn_status_alloc_failed"}, ""},
-	{GPUOOM, []string{"cusolver_status_alloc_failed"}, ""},
-	{GPUOOM, []string{"cufft_alloc_failed"}, ""},
-	{GPUOOM, []string{"nvml_success == r internal assert failed"}, nvmlAssert},
-	{GPUOOM, []string{"mps backend out of memory"}, ""},
-	{GPUOOM, []string{"hip out of memory"}, ""},
-	{GPUOOM, []string{"hip error: out of memory"}, ""},
-	{GPUOOM, []string{"hiperroroutofmemory"}, ""},
-	{GPUOOM, []string{"hipblas_status_alloc_failed"}, ""},
-	{GPUOOM, []string{"xpu out of memory"}, ""},
-
-	{HostOOM, []string{"defaultcpuallocator", "can't allocate memory"}, ""},
-	{HostOOM, []string{"defaultcpuallocator", "not enough memory"}, ""}, // Windows
-	{HostOOM, []string{"workers are out of shared memory"}, sharedMemory},
-	{HostOOM, []string{"insufficient shared memory (shm)"}, sharedMemory},
-	{HostOOM, []string{"unable to allocate shared memory(shm)"}, sharedMemory},
-	// PyTorch's names of files in shared memory
-	{HostOOM, []string{"</torch_", "too many open files"}, openFiles},
-	{HostOOM, []string{"received 0 items of ancdata"}, openFiles},
-	{HostOOM, []string{"communication with the workers is no longer possible"}, openFiles},
-	{HostOOM, []string{"</torch_"}, sharedMemory},
-	{HostOOM, []string{"no space left on device", "/dev/shm"}, sharedMemory},
-	{HostOOM, []string{"dataloader worker (pid", "is killed by signal: killed"}, ""},
-	{HostOOM, []string{"dataloader worker (pid", "is killed by signal: bus error"}, sharedMemory},
-	{HostOOM, []string{"cannot allocate memory"}, ""}, // ENOMEM in glibc's words
-	{HostOOM, []string{"errno 12]"}, ""},
-	{HostOOM, []string{"enomem"}, ""},
-	{HostOOM, []string{"unable to mmap", "memory"}, ""},
-	{HostOOM, []string{"unable to allocate", "for an array with shape"}, ""}, // numpy
-	{HostOOM, []string{"std::bad_alloc"}, ""},
-
-	{Maybe, []string{"unable to find an engine"}, ""},
-	{Maybe, []string{"unable to find a valid cudnn algorithm"}, ""},
-	{Maybe, []string{"cudnn_status_not_supported"}, ""},
-	{Maybe, []string{"cudnn_status_internal_error"}, ""},
-	{Maybe, []string{"cudnn_status_not_initialized"}, ""},
-	{Maybe, []string{"cudnn_status_execution_failed"}, ""},
-	{Maybe, []string{"cublas_status_not_initialized"}, ""},
-	{Maybe, []string{"cublas_status_execution_failed"}, ""},
-	{Maybe, []string{"miopenstatusallocfailed"}, ""},
-	{Maybe, []string{"out of memory"}, ""}, // whose memory is not said
+	{Poisoned, bug, []string{
+		"an illegal memory access was encountered", "cudaerrorillegaladdress",
+		"device-side assert triggered", "cudaerrorassert",
+		"unspecified launch failure", "cudaerrorlaunchfailure",
+		"misaligned address", "an illegal instruction was encountered",
+		"the launch timed out and was terminated",
+		"memory access fault by gpu node", // ROCm
+	}},
+	{Poisoned, defectiveGPU, []string{
+		"uncorrectable ecc error", "uncorrectable nvlink error", "cudaerroreccuncorrectable",
+		"hardware stack error", "fallen off the bus", "xid (pci:", "nvrm: xid",
+	}},
+	{Poisoned, collective, []string{
+		"nccl error", "nccl communicator was aborted", "ncclunhandledcudaerror",
+		"ncclsystemerror", "ncclinternalerror", "ncclremoteerror",
+		"watchdog caught collective operation timeout",
+	}},
+	{GPUOOM, nvmlAssert, []string{"nvml_success == r internal assert failed"}},
+	{GPUOOM, "", []string{
+		"cuda out of memory",
+		"cuda ran out of memory", // PyTorch 2.15: outside its allocator
+		"cuda error: out of memory", "cuda_error_out_of_memory", "cudaerrormemoryallocation",
+		"cublas_status_alloc_failed", "cudnn_status_alloc_failed", "cusolver_status_alloc_failed",
+		"cufft_alloc_failed", "mps backend out of memory", "hip out of memory",
+		"hip error: out of memory", "hiperroroutofmemory", "hipblas_status_alloc_failed",
+		"xpu out of memory",
+	}},
+	{HostOOM, "", []string{
+		"defaultcpuallocator…can't allocate memory",
+		"defaultcpuallocator…not enough memory", // Windows
+	}},
+	{HostOOM, sharedMemory, []string{
+		"workers are out of shared memory", "insufficient shared memory (shm)",
+		"unable to allocate shared memory(shm)",
+	}},
+	{HostOOM, openFiles, []string{
+		"</torch_…too many open files", // PyTorch's names of files in shared memory
+		"received 0 items of ancdata",
+		"communication with the workers is no longer possible",
+	}},
+	{HostOOM, sharedMemory, []string{
+		"</torch_", "no space left on device…/dev/shm",
+		"dataloader worker (pid…is killed by signal: bus error",
+	}},
+	{HostOOM, "", []string{
+		"dataloader worker (pid…is killed by signal: killed",
+		"cannot allocate memory", "errno 12]", "enomem", // ENOMEM in glibc's words
+		"unable to mmap…memory",
+		"unable to allocate…for an array with shape", // numpy
+		"std::bad_alloc",
+	}},
+	{Maybe, "", []string{
+		"unable to find an engine", "unable to find a valid cudnn algorithm",
+		"cudnn_status_not_supported", "cudnn_status_internal_error",
+		"cudnn_status_not_initialized", "cudnn_status_execution_failed",
+		"cublas_status_not_initialized", "cublas_status_execution_failed",
+		"miopenstatusallocfailed",
+		"out of memory", // whose memory is not said
+	}},
 }
 
 // types maps exception classes whose name alone decides, by their last part in lower case.
@@ -150,8 +139,10 @@ var types = map[string]Class{
 // text outranks the type, because loader workers and wrappers raise one type and quote another.
 func Classify(excType, text string) (Class, string) {
 	lower := strings.ToLower(text)
-	if i := slices.IndexFunc(patterns, func(s pattern) bool { return s.in(lower) }); i >= 0 {
-		return patterns[i].class, orAdvice(patterns[i].advice, patterns[i].class)
+	for _, p := range patterns {
+		if p.in(lower) {
+			return p.class, cmp.Or(p.advice, advice[p.class])
+		}
 	}
 	name := strings.ToLower(strings.TrimSpace(excType))
 	class, ok := types[name[strings.LastIndexByte(name, '.')+1:]]
@@ -161,18 +152,13 @@ func Classify(excType, text string) (Class, string) {
 	return class, advice[class]
 }
 
-func (s pattern) in(text string) bool {
-	for _, part := range s.parts {
-		if !strings.Contains(text, part) {
-			return false
+func (p pattern) in(failure string) bool {
+	return slices.ContainsFunc(p.texts, func(text string) bool {
+		for part := range strings.SplitSeq(text, "…") {
+			if !strings.Contains(failure, part) {
+				return false
+			}
 		}
-	}
-	return true
-}
-
-func orAdvice(text string, class Class) string {
-	if text == "" {
-		return advice[class]
-	}
-	return text
+		return true
+	})
 }

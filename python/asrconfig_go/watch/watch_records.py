@@ -65,7 +65,7 @@ class GPUHistory:
 
     total_bytes: int
     """0 when it never answered."""
-    used_bytes: tuple[int | None, ...]
+    used_bytes: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class MemoryHistory:
     """Samples that a point covers; the last one may cover fewer."""
     host_total_bytes: int
     """0 when the host never answered."""
-    host_used_bytes: tuple[int | None, ...]
+    host_used_bytes: tuple[float | None, ...]
     gpus: tuple[GPUHistory, ...]
 
 

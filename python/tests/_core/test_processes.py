@@ -55,7 +55,6 @@ def detected(machine: str, folder: Path) -> dict[str, Any]:
         ("A100", ["NVIDIA A100-SXM4-40GB"], 40960, True),
         ("TWO_T4", ["Tesla T4", "Tesla T4"], 15360, False),
         ("H100_MIG", ["NVIDIA H100 80GB HBM3 MIG 3g.40gb"], 40448, True),
-        ("OLD", ["Tesla V100-SXM2-16GB"], 16160, False),
     ],
 )
 def test_recorded_machines(tmp_path: Path, machine: str, names: list[str], mib: int, bf16: bool) -> None:
