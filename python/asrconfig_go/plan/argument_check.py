@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..predict.estimate import MemoryEstimate
 
 
+BATCH_FIELDS: tuple[str, ...] = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # Trainer's default before version 5 and since: the same memory
 _PLANNED_ARGUMENTS = "config.to_training_arguments(output_dir)"
 
@@ -176,11 +177,10 @@ def _optimizer(config: PlanRecord, settings: dict[str, Any]) -> Iterator[Differe
 
 
 def _batch(config: PlanRecord, args: TrainingArguments) -> Iterator[Difference]:
-    names = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    planned, actual = ([getattr(source, name) for name in names] for source in (config, args))
+    planned, actual = ([getattr(source, name) for name in BATCH_FIELDS] for source in (config, args))
     if planned != actual:
         words = "batches of {} × {} instead of {} × {}".format(*actual, *planned)
-        changed = [name for name in names if getattr(config, name) != getattr(args, name)]
+        changed = [name for name in BATCH_FIELDS if getattr(config, name) != getattr(args, name)]
         yield Difference(words, ", ".join(f"{name}=config.{name}" for name in changed), frozenset(changed))
 
 

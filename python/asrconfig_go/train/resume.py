@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
+from ..plan.argument_check import BATCH_FIELDS
+from ..plan.training_arguments import REPORTED
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
 from .run_record import ModelRecord, RunRecord, folder_of
 from .trainer_reset import use_batch
@@ -63,12 +65,12 @@ def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Star
     ``InvalidArgumentError`` where the run cannot be continued with this data or on so many devices.
     """
     output = Path(trainer.args.output_dir)
-    if resume is False:
+    if _begins_anew(trainer, resume):
         return StartPoint(None, replace(_record_of(trainer), foreign=[c.name for c in checkpoints(output)]))
     source = _folder_of_run(trainer, resume)
     folder = folder_of(trainer, source)
     previous = folder.read()
-    checkpoint = _newest(output, previous) if resume is True else _named_checkpoint(Path(resume), previous)
+    checkpoint = _newest(output, previous) if resume is True else _named_checkpoint(Path(str(resume)), previous)
     if previous:  # nothing is loaded before that is known to fit
         check_model(previous.model, model_record(trainer.model), source)
         check_optimizer(previous.settings, run_settings(trainer), source)
@@ -89,6 +91,23 @@ def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Star
     return StartPoint(checkpoint, record, previous is not None, begin, epochs, changed)
 
 
+def _begins_anew(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> bool:
+    """Whether nothing is continued: as asked, or since the run in the folder saved nothing and was another one.
+
+    Stopped before its first checkpoint, a run with another batch, data, model or setting has nothing to continue. Other
+    devices alone do not make it another one.
+    """
+    if resume is not True:
+        return resume is False
+    previous = folder_of(trainer).read()
+    if previous is None or any(c.name not in previous.foreign for c in checkpoints(Path(trainer.args.output_dir))):
+        return False
+    now = _record_of(trainer)
+    same_batch = previous.batch[2] != now.batch[2] or previous.effective_batch == now.effective_batch
+    same_data = previous.samples == now.samples and previous.model == now.model
+    return not (same_batch and same_data) or bool(changes(previous.settings, now.settings, resumed=False))
+
+
 def _folder_of_run(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Path:
     return Path(trainer.args.output_dir) if resume is True else Path(str(resume)).resolve().parent
 
@@ -98,7 +117,10 @@ def _newest(output: Path, previous: RunRecord | None) -> Path | None:
     if newest is None:
         # On a first start this is expected.
         level = logging.INFO if previous is None and not checkpoints(output) else logging.WARNING
-        logger.log(level, "%s holds no complete checkpoint of the run: training starts from its first step", output)
+        words = (
+            "%s holds no complete checkpoint of the run: training starts from its first step, with the model as it is"
+        )
+        logger.log(level, words, output)
     elif previous is None:
         logger.warning("%s was saved without a record of its run: the order in its epoch may be another", newest)
     return newest
@@ -146,7 +168,9 @@ def _run_batch(previous: RunRecord, now: RunRecord) -> tuple[int, int, int]:
     batch = kept_batch(previous.effective_batch, now.batch, limit)
     if batch != now.batch:
         products = [" × ".join(map(str, b)) for b in (batch, now.batch)]
-        reason = "as it ran out of memory with more" if batch[0] < now.batch[0] and limit else "overriding args"
+        reason = "overriding args, which a new run in another output_dir takes"
+        if limit and batch[0] < now.batch[0]:
+            reason = "as it ran out of memory with more"
         logger.warning(
             "the run's effective batch of %d is kept, %s: %s instead of %s", previous.effective_batch, reason, *products
         )
@@ -155,9 +179,16 @@ def _run_batch(previous: RunRecord, now: RunRecord) -> tuple[int, int, int]:
 
 def use_run_batch(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> None:
     """Let ``trainer`` have the effective batch of the run that ``resume`` names, before a plan's steps are made."""
-    previous = None if resume is False else folder_of(trainer, _folder_of_run(trainer, resume)).read()
-    if previous is not None:
-        use_batch(trainer, _run_batch(previous, _record_of(trainer))[:2])
+    anew = _begins_anew(trainer, resume)
+    previous = None if anew else folder_of(trainer, _folder_of_run(trainer, resume)).read()
+    if previous is None:
+        return
+    now = _record_of(trainer)
+    batch = _run_batch(previous, now)
+    use_batch(trainer, batch[:2])
+    if batch != now.batch:  # as was logged
+        unsupported, overridden = getattr(trainer.args, REPORTED, ((), ()))
+        object.__setattr__(trainer.args, REPORTED, (unsupported, [*overridden, *BATCH_FIELDS]))
 
 
 def kept_batch(effective: int, requested: tuple[int, int, int], limit: int | None = None) -> tuple[int, int, int]:

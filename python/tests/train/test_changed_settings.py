@@ -12,7 +12,10 @@ import torch
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard.training_report import Change
-from disturbed_runs import once_at, prepared, trained, weights
+from asrconfig_go.plan.argument_check import BATCH_FIELDS
+from asrconfig_go.plan.training_arguments import REPORTED
+from asrconfig_go.train.resume import use_run_batch
+from disturbed_runs import assert_same_run, once_at, prepared, trained, weights
 from tiny_training import Regression, tiny_trainer
 
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
@@ -159,6 +162,35 @@ def test_what_cannot_go_on_is_refused_before_anything_is_loaded(
     assert "manager.train(trainer, resume=False)" in caught.value.hint
     assert torch.equal(weights(trainer), before)
     assert trainer.seen.begins == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"per_device_train_batch_size": 8},
+        {"learning_rate": 0.5},
+        {"samples": 80},
+        {"optim": "sgd"},
+    ],
+)
+def test_a_run_that_saved_nothing_begins_anew_with_other_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Stopped to change a setting, before its first checkpoint: the cell is run again with the new one."""
+    undisturbed = trained(tmp_path / "whole", **SAVING, **settings)
+    trained(tmp_path / "run", **SAVING, seed=5)
+    interrupted(tmp_path / "run", 2)
+    resumed = trained(tmp_path / "run", resume=True, **SAVING, **settings)
+    assert_same_run(resumed, undisturbed)
+    assert resumed.report.changes == ()
+    assert not resumed.report.resumed_from, "those that are there are the earlier run's"
+
+
+def test_a_kept_batch_is_no_difference_from_the_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    interrupted(tmp_path, 5)
+    trainer = prepared(tmp_path, **SAVING, per_device_train_batch_size=8)
+    use_run_batch(trainer, resume=True)
+    assert "effective batch of 16 is kept, overriding args, which a new run in another output_dir takes" in caplog.text
+    assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (8, 2)
+    assert {*BATCH_FIELDS} <= {*getattr(trainer.args, REPORTED)[1]}
 
 
 def test_another_vocabulary_is_named(tmp_path: Path) -> None:
