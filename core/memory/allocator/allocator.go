@@ -128,28 +128,6 @@ func (a *Allocator) Free(handle Block) error {
 	return nil
 }
 
-// Borrow does what Malloc and then Free would do where a free block serves both, which changes
-// nothing but peaks. It returns the bytes that are allocated between the two. Where it is not ok
-// nothing was done, as where a watcher would miss it.
-func (a *Allocator) Borrow(bytes uint64) (borrowed uint64, ok bool) {
-	if bytes == 0 || bytes >= tooLarge || a.collects || a.Watch != nil {
-		return 0, false
-	}
-	size := a.settings.roundSize(bytes)
-	p := a.poolFor(size)
-	pos, ok := a.bestFit(p, size)
-	if !ok {
-		return 0, false
-	}
-	borrowed = p.free.entry(pos).size
-	if a.shouldSplit(p, borrowed-size, size) {
-		borrowed = size
-	}
-	a.stats.allocate(borrowed, bytes)
-	a.stats.free(borrowed, bytes)
-	return borrowed, true
-}
-
 // EmptyCache returns every segment without a live block back to the device
 // (torch.cuda.empty_cache).
 func (a *Allocator) EmptyCache() { a.releaseCached() }

@@ -104,14 +104,14 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if pos := p.free.atLeast(wanted); p.free.valid(pos) {
-		a.release(p, p.free.entry(pos).block)
+	if pos := p.free.find(wanted, 0); pos < len(p.free) {
+		a.release(p, p.free[pos].block)
 		return true
 	}
 	released := uint64(0)
 	for released < wanted && p.free.largest() >= a.maxSplit {
 		released += p.free.largest()
-		a.release(p, p.free.entry(p.free.last()).block)
+		a.release(p, p.free[len(p.free)-1].block)
 	}
 	return released >= wanted
 }

@@ -2,10 +2,10 @@ package allocator
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
@@ -56,20 +56,22 @@ func ParseSettings(text string) (Settings, error) {
 		return s, fault.New(fault.InvalidArgument, "",
 			"allocator settings of %d bytes; at most %d are read", len(text), maxText)
 	}
-	tokens := tokenize(text)
-	for len(tokens) > 0 {
-		key, v, tail, err := nextOption(tokens)
-		if err != nil {
-			return Settings{}, err
+	for text = strings.Join(strings.Fields(text), ""); text != ""; {
+		parts := option.FindStringSubmatch(text)
+		if parts == nil {
+			return Settings{}, fault.New(fault.InvalidArgument,
+				`write "key:value,key:value", lists as "key:[a:b,c:d]"`,
+				"allocator settings are not understood at %q", fault.Shorten(text))
 		}
-		read, ok := options[key]
+		v := value{key: parts[1], word: parts[2], list: parts[3]}
+		read, ok := options[v.key]
 		if !ok {
-			return Settings{}, unknownKey(key)
+			return Settings{}, unknownKey(v.key)
 		}
 		if err := read(&s, v); err != nil {
 			return Settings{}, err
 		}
-		tokens = tail
+		text = text[len(parts[0]):]
 	}
 	if err := s.check(); err != nil {
 		return Settings{}, err
@@ -91,82 +93,17 @@ func (s Settings) check() error {
 	return nil
 }
 
-// value is the value of one option: its key, and one word, or the words of a list with their ':'
-// and ','.
-type value struct {
-	key   string
-	words []string
-	list  bool
-}
+// option is the first one of a text: "key:value" or "key:[list]", and the comma after it.
+var option = regexp.MustCompile(`^([^,:\[\]]+):(?:([^,:\[\]]+)|\[([^\[\]]*)\])(?:,|$)`)
 
-func (v value) text() string { return strings.Join(v.words, "") }
+// value is that of one option: a word, or, where that is "", what is between the brackets of a list.
+type value struct{ key, word, list string }
 
 // wrong is the error of a value that the option does not take.
 func (v value) wrong(takes string) error {
 	return fault.New(fault.InvalidArgument, v.key+" takes "+takes,
-		"allocator setting %s:%s is not understood", v.key,
-		fault.Shorten(v.text()))
+		"allocator setting %s:%s is not understood", v.key, fault.Shorten(v.word+v.list))
 }
-
-// word is the value as a single word, "" for a list.
-func (v value) word() string {
-	if v.list {
-		return ""
-	}
-	return v.words[0]
-}
-
-func tokenize(text string) []string {
-	var tokens []string
-	word := strings.Builder{}
-	flush := func() {
-		if word.Len() > 0 {
-			tokens = append(tokens, word.String())
-			word.Reset()
-		}
-	}
-	for _, r := range text {
-		switch {
-		case strings.ContainsRune(",:[]", r):
-			flush()
-			tokens = append(tokens, string(r))
-		case !unicode.IsSpace(r):
-			word.WriteRune(r)
-		}
-	}
-	flush()
-	return tokens
-}
-
-// nextOption takes "key : value" and the comma after it off the front.
-func nextOption(tokens []string) (key string, v value, tail []string, err error) {
-	key = tokens[0]
-	malformed := fault.New(fault.InvalidArgument,
-		`write "key:value,key:value", lists as "key:[a:b,c:d]"`,
-		"allocator settings are not understood at %q", fault.Shorten(strings.Join(tokens, "")))
-	if isMark(key) || len(tokens) < 3 || tokens[1] != ":" {
-		return key, value{}, nil, malformed
-	}
-	v, tail = value{key: key, words: tokens[2:3]}, tokens[3:]
-	if tokens[2] == "[" {
-		end := slices.Index(tokens, "]")
-		if end < 0 {
-			return key, value{}, nil, malformed
-		}
-		v, tail = value{key: key, words: tokens[3:end], list: true}, tokens[end+1:]
-	} else if isMark(tokens[2]) {
-		return key, value{}, nil, malformed
-	}
-	if len(tail) > 0 {
-		if tail[0] != "," {
-			return key, value{}, nil, malformed
-		}
-		tail = tail[1:]
-	}
-	return key, v, tail, nil
-}
-
-func isMark(token string) bool { return len(token) == 1 && strings.Contains(",:[]", token) }
 
 func unknownKey(key string) error {
 	keys := slices.Sorted(maps.Keys(options))
@@ -181,7 +118,7 @@ func unknownKey(key string) error {
 func ignored(*Settings, value) error { return nil }
 
 func readBackend(_ *Settings, v value) error {
-	switch v.word() {
+	switch v.word {
 	case "native":
 		return nil
 	case "cudaMallocAsync":
@@ -195,10 +132,10 @@ func readBackend(_ *Settings, v value) error {
 
 func readBool(set func(*Settings, bool)) func(*Settings, value) error {
 	return func(s *Settings, v value) error {
-		if word := v.word(); word != "True" && word != "False" {
+		if word := v.word; word != "True" && word != "False" {
 			return v.wrong("True or False")
 		}
-		set(s, v.word() == "True")
+		set(s, v.word == "True")
 		return nil
 	}
 }
@@ -206,7 +143,7 @@ func readBool(set func(*Settings, bool)) func(*Settings, value) error {
 // readMegabytes reads a whole number of MiB that is at least lowest. Above 2^40, more than any
 // device has, the number does not matter and could only overflow sums.
 func readMegabytes(v value, lowest uint64) (uint64, error) {
-	number, err := strconv.ParseUint(v.word(), 10, 64)
+	number, err := strconv.ParseUint(v.word, 10, 64)
 	if err != nil || number < lowest {
 		return 0, v.wrong("a whole number of MB from " + strconv.FormatUint(lowest, 10) + " on")
 	}
@@ -229,7 +166,7 @@ func readLargeSegment(s *Settings, v value) (err error) {
 }
 
 func readThreshold(s *Settings, v value) error {
-	number, err := strconv.ParseFloat(v.word(), 64)
+	number, err := strconv.ParseFloat(v.word, 64)
 	if err != nil || !(number > 0 && number < 1) {
 		return v.wrong("a number between 0 and 1, both excluded")
 	}
@@ -238,7 +175,7 @@ func readThreshold(s *Settings, v value) error {
 }
 
 func readFraction(s *Settings, v value) error {
-	number, err := strconv.ParseFloat(v.word(), 64)
+	number, err := strconv.ParseFloat(v.word, 64)
 	if err != nil || !(number >= 0 && number <= 1) {
 		return v.wrong("a number from 0 to 1")
 	}

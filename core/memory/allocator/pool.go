@@ -12,8 +12,7 @@ type pool struct {
 }
 
 func (p *pool) reset(small bool, page uint64) {
-	p.free.clear()
-	p.unmapped, p.searches, p.page, p.small = p.unmapped[:0], 0, page, small
+	p.free, p.unmapped, p.searches, p.page, p.small = p.free[:0], p.unmapped[:0], 0, page, small
 }
 
 func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
@@ -40,7 +39,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 		return
 	}
 	n := &a.blocks[neighbour]
-	pos := p.free.find(classOf(n.size), n.size, n.address)
+	pos := p.free.find(n.size, n.address)
 	a.absorb(index, neighbour)
 	p.free.replace(pos, a.freed(p, index))
 }
@@ -60,7 +59,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if !ok {
 		return 0
 	}
-	fit := p.free.entry(pos)
+	fit := p.free[pos]
 	if !a.shouldSplit(p, fit.size-size, size) {
 		p.free.removeAt(pos)
 		return fit.block
@@ -72,14 +71,14 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 
 // bestFit finds the smallest block that is large enough, the one at the lowest address among
 // equals. When the rules of max_split_size reject it, no other is tried.
-func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
-	if pos = p.free.atLeast(size); !p.free.valid(pos) {
+func (a *Allocator) bestFit(p *pool, size uint64) (pos int, ok bool) {
+	if pos = p.free.find(size, 0); pos == len(p.free) {
 		return pos, false
 	}
 	if a.settings.ExpandableSegments {
 		pos = a.skipGrowing(p, pos)
 	}
-	switch fit := p.free.entry(pos).size; {
+	switch fit := p.free[pos].size; {
 	case size < a.maxSplit && fit >= a.maxSplit: // an oversize block is kept for oversize requests
 		return pos, false
 	case size >= a.maxSplit && fit >= size+a.settings.MaxNonSplitRounding:
@@ -91,15 +90,12 @@ func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
 
 // skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts
 // with all the address space after it: it moves on while the next block is smaller in that measure.
-func (a *Allocator) skipGrowing(p *pool, pos cursor) cursor {
-	for {
-		next := p.free.next(pos)
-		if !p.free.valid(next) ||
-			a.growable(p.free.entry(next).block) >= a.growable(p.free.entry(pos).block) {
-			return pos
-		}
-		pos = next
+func (a *Allocator) skipGrowing(p *pool, pos int) int {
+	for pos+1 < len(p.free) &&
+		a.growable(p.free[pos+1].block) < a.growable(p.free[pos].block) {
+		pos++
 	}
+	return pos
 }
 
 func (a *Allocator) growable(index int32) uint64 {

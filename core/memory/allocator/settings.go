@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -114,45 +115,34 @@ func (s *Settings) segmentSize(size uint64) uint64 {
 // first entry counts for all sizes below it too; sizes between two entries of the list that are not
 // named get none.
 func readDivisions(s *Settings, v value) error {
-	s.RoundupPower2Divisions = [divisionIntervals]uint64{}
-	if v.list {
-		return readDivisionList(s, v)
-	}
-	divisions, ok := powerOfTwo(v.word())
-	if !ok {
-		return v.wrong("a power of two, or a list such as [256:1,512:2,>:8]")
-	}
-	for i := range s.RoundupPower2Divisions {
-		s.RoundupPower2Divisions[i] = divisions
-	}
-	return nil
-}
-
-func readDivisionList(s *Settings, v value) error {
-	wrong := v.wrong("a list such as [256:1,512:2,>:8], of powers of two; divisions may be 0")
-	table, last, first := &s.RoundupPower2Divisions, 0, true
-	for i := 0; i < len(v.words); i += 4 {
-		if len(v.words) < i+3 || v.words[i+1] != ":" ||
-			(len(v.words) > i+3 && v.words[i+3] != ",") {
-			return wrong
-		}
-		divisions, ok := powerOfTwo(v.words[i+2])
-		if !ok && v.words[i+2] != "0" {
-			return wrong
-		}
-		if v.words[i] == ">" {
-			fill(table[last+1:], divisions)
-			continue
-		}
-		boundary, ok := powerOfTwo(v.words[i])
+	table := &s.RoundupPower2Divisions
+	*table = [divisionIntervals]uint64{}
+	if v.word != "" {
+		divisions, ok := powerOfTwo(v.word)
 		if !ok {
-			return wrong
+			return v.wrong("a power of two, or a list such as [256:1,512:2,>:8]")
 		}
-		last = min(bits.Len64(boundary)-1, divisionIntervals-1)
-		if first {
-			fill(table[:last], divisions)
+		fill(table[:], divisions)
+		return nil
+	}
+	last, first := 0, true
+	for entry := range strings.SplitSeq(v.list, ",") {
+		size, number, _ := strings.Cut(entry, ":")
+		divisions, ok := powerOfTwo(number)
+		boundary, named := powerOfTwo(size)
+		switch {
+		case entry == "":
+		case !ok && number != "0" || !named && size != ">":
+			return v.wrong("a list such as [256:1,512:2,>:8], of powers of two; divisions may be 0")
+		case size == ">":
+			fill(table[last+1:], divisions)
+		default:
+			last = min(bits.Len64(boundary)-1, divisionIntervals-1)
+			if first {
+				fill(table[:last], divisions)
+			}
+			table[last], first = divisions, false
 		}
-		table[last], first = divisions, false
 	}
 	return nil
 }

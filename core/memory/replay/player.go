@@ -93,8 +93,7 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 	}
 	pending, next := p.inherited, nextEvent(p.inherited)
 	spared, emptied := p.takePlaced(s), s.Template.FirstOf(trace.PhaseLoadAgain)
-	for i := 0; i < len(p.events); i++ {
-		e := p.events[i]
+	for i, e := range p.events {
 		if i == int(s.Template.Inputs) && len(s.Ahead) > 0 {
 			if err := p.placeAhead(s); err != nil {
 				return p.failed(s, 0, i, err)
@@ -110,10 +109,6 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 		if e >= 0 && e == emptied {
 			p.Allocator.EmptyCache()
 		}
-		if p.freedNext(&s, i, next) && p.borrow(&s, e) {
-			i++
-			continue
-		}
 		if err := p.playEvent(&s, e); err != nil {
 			return p.failed(s, e, i, err)
 		}
@@ -121,33 +116,6 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 	p.freeUntil(pending, math.MaxInt)
 	p.keepSurvivors(s)
 	return nil, nil
-}
-
-// freedNext reports whether an event allocates what the next one frees, with nothing of earlier
-// segments between them.
-func (p *Player) freedNext(s *Segment, i, next int) bool {
-	end := i + 1
-	return end < len(p.events) && p.events[i] >= 0 && p.events[end] == ^p.events[i] && end < next &&
-		end != int(s.Template.Inputs)
-}
-
-// borrow plays the events of a storage that is freed next, one in seven of a training, where that
-// leaves nothing behind.
-func (p *Player) borrow(s *Segment, e int32) bool {
-	bytes, ok := p.Allocator.Borrow(p.sizes[e])
-	if !ok {
-		return false
-	}
-	p.blocks[e] = allocator.Block{}
-	if o := p.Observer; o != nil {
-		component := p.component(s, e)
-		allocated, reserved := p.Allocator.Held()
-		o.allocate(e, component, allocated+bytes, reserved)
-		o.sample()
-		o.free(bytes, s.Template.Storages[e].Module, component)
-		o.sample()
-	}
-	return true
 }
 
 func (p *Player) playEvent(s *Segment, e int32) error {
