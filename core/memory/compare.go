@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
@@ -91,13 +92,8 @@ func (m *Model) Compare(r CompareRequest) (Comparison, error) {
 func (a CompareArgs) rows() int { return cmp.Or(a.Rows, defaultRows) }
 
 func (a CompareArgs) inBounds() error {
-	if a.Rows < 0 || a.Rows > maxModules {
-		return outOfRange("rows is %d; the range is 0 to %d", a.Rows, maxModules)
-	}
-	if len(a.Held) > maxHoldings {
-		return outOfRange("held has %d entries; the most are %d", len(a.Held), maxHoldings)
-	}
-	return nil
+	return cmp.Or(fault.InRange("rows", a.Rows, 0, maxModules),
+		fault.InRange("the number of entries in held", len(a.Held), 0, maxHoldings))
 }
 
 // counterpart follows a replayed run to the moment that is most like another run's.

@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/memory/formula"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
@@ -76,7 +77,11 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 	for _, s := range plan {
 		if t := s.Template; !counted[t] && s.Recorded == nil {
 			counted[t] = true
-			all = all.Plus(m.exactness(s))
+			var at *formula.Point
+			if p, err := m.templates.Variables.At(s.Shape); err == nil && t.HasShapes() {
+				at = &p
+			}
+			all = all.Plus(t.ExactnessAt(at))
 			composed = composed || t.Base() != t
 		}
 	}
@@ -96,13 +101,4 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 			"step plus what the first one allocates")
 	}
 	return all.Inexact, notes
-}
-
-// exactness of a segment's sizes at its shape.
-func (m *Model) exactness(s replay.Segment) template.Exactness {
-	p, err := m.templates.Variables.At(s.Shape)
-	if err != nil || !s.Template.HasShapes() {
-		return s.Template.Exactness()
-	}
-	return s.Template.ExactnessAt(p)
 }

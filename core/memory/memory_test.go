@@ -110,7 +110,7 @@ func TestRealTraceIsExact(t *testing.T) {
 	storages, structures := 0, map[string]int{}
 	for _, c := range m.templates.Templates {
 		storages += len(c.Storages) * len(c.Recordings)
-		require.Equal(t, template.Exactness{Exact: len(c.Storages)}, c.Exactness())
+		require.Equal(t, template.Exactness{Exact: len(c.Storages)}, c.ExactnessAt(nil))
 		structures[c.Kind]++
 	}
 	require.Equal(t, 6939, storages)

@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"cmp"
+
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
@@ -54,21 +56,11 @@ func (r Request) shape() trace.Shape {
 func (r Request) modules() int { return profile.Or(r.Modules, defaultModules) }
 
 func (r Request) check() error {
-	for _, f := range []struct {
-		name      string
-		value     int
-		low, high int
-	}{
-		{"accumulation", profile.Or(r.Accumulation, 1), 1, maxAccumulation},
-		{"steps", profile.Or(r.Steps, 1), 1, maxSteps},
-		{"timeline", r.Timeline, 0, maxPoints},
-		{"modules", r.modules(), 1, maxModules},
-	} {
-		if f.value < f.low || f.value > f.high {
-			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.low, f.high)
-		}
-	}
-	if err := r.GPU.Check(); err != nil {
+	if err := cmp.Or(
+		fault.InRange("accumulation", profile.Or(r.Accumulation, 1), 1, maxAccumulation),
+		fault.InRange("steps", profile.Or(r.Steps, 1), 1, maxSteps),
+		fault.InRange("timeline", r.Timeline, 0, maxPoints),
+		fault.InRange("modules", r.modules(), 1, maxModules), r.GPU.Check()); err != nil {
 		return err
 	}
 	switch r.Kind {

@@ -246,7 +246,7 @@ func TestNotes(t *testing.T) {
 	require.Contains(t, e.Notes[1], "sizes without an exact formula: 1;")
 	inexact := 0
 	for _, c := range opened(t, f).templates.Templates {
-		n := c.Exactness()
+		n := c.ExactnessAt(nil)
 		require.Equal(t, len(c.Storages), n.Exact+n.Inexact)
 		if inexact += n.Inexact * len(c.Recordings); n.Inexact > 0 {
 			require.InDelta(t, 0.09, n.WorstResidual, 0.01)

@@ -1,6 +1,9 @@
 package memory
 
 import (
+	"cmp"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
@@ -77,18 +80,11 @@ type SnapshotSettings struct {
 	GarbageCollectionThreshold float64 `json:"garbage_collection_threshold"` // 0: none
 }
 
-func (r SnapshotRequest) check() error {
-	if r.Most < 0 || r.Most > maxSnapshotEvents {
-		return outOfRange("most is %d; the range is 0 to %d", r.Most, maxSnapshotEvents)
-	}
-	return nil
-}
-
 // Snapshot replays a few steps and writes down what the allocator does.
 func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
 	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
 	if err == nil {
-		err = r.check()
+		err = fault.InRange("most", r.Most, 0, maxSnapshotEvents)
 	}
 	if err != nil {
 		return Snapshot{}, err
@@ -97,11 +93,8 @@ func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	limit := r.Most
-	if limit == 0 {
-		limit = defaultSnapshotEvents
-	}
-	p, l := replay.New(m.templates.Variables, settings, r.GPU), newEventLog(m, limit)
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	l := newEventLog(m, cmp.Or(r.Most, defaultSnapshotEvents))
 	p.Allocating, p.Allocator.Watch = l.allocating, l.changed
 	full, err := p.PlayAll(plan)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestSnapshotRefuses(t *testing.T) {
 	m := opened(t, tracetest.Usual(1))
 	one := trace.Shape{Batch: 1, Length: 4000, Labels: 1}
 	_, err := m.Snapshot(SnapshotRequest{Request: at(one), Most: -1})
-	require.ErrorContains(t, err, "most is -1; the range is 0 to 1000000")
+	require.ErrorContains(t, err, "most is -1, outside 0..1000000")
 	_, err = m.Snapshot(SnapshotRequest{Request: Request{}})
 	require.ErrorContains(t, err, "batch and length are missing")
 	_, err = m.Snapshot(SnapshotRequest{Request: Request{Settings: "no"}})

@@ -2,10 +2,12 @@ package device
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 )
 
 // A context is a fixed part and one that grows with the threads that the GPU can hold at once: the
@@ -31,27 +33,11 @@ var residentThreads = map[string]int{
 }
 
 // multiprocessors are the smallest and the largest number on cards of a compute capability, for
-// names not in cards.
+// names not in the catalogue.
 var multiprocessors = map[string][2]int{
 	"3.7": {13, 13}, "6.0": {56, 56}, "6.1": {5, 30}, "7.0": {80, 80}, "7.5": {14, 72},
 	"8.0": {56, 108}, "8.6": {16, 84},
 	"8.9": {20, 142}, "9.0": {114, 144}, "10.0": {132, 160}, "12.0": {20, 188},
-}
-
-// cards are the multiprocessors by the driver's name without "NVIDIA", "Tesla" and "GeForce": from
-// NVIDIA's data sheets, and from torch.cuda.get_device_properties where it differs (A10G: 80).
-var cards = map[string]int{
-	"k80": 13, "p100-pcie-16gb": 56, "t4": 40, "v100-sxm2-16gb": 80, "v100-pcie-16gb": 80,
-	"v100-sxm2-32gb": 80,
-	"rtx 2080 ti":    68, "rtx 3060": 28, "rtx 3080": 68, "rtx 3090": 82, "rtx 4060 ti": 34,
-	"rtx 4070 ti": 60, "rtx 4080": 76,
-	"rtx 4090": 128, "rtx 5090": 170, "a10": 72, "a10g": 80, "a30": 56, "a40": 84, "rtx a4000": 48,
-	"rtx a5000": 64,
-	"rtx a6000": 84, "l4": 58, "l40s": 142, "rtx 6000 ada generation": 142, "a100-sxm4-40gb": 108,
-	"a100-pcie-40gb": 108,
-	"a100-sxm4-80gb": 108, "a100 80gb pcie": 108, "h100 80gb hbm3": 132, "h100 pcie": 114,
-	"h100 nvl":    132,
-	"gh200 480gb": 132, "gh200 120gb": 132, "h200": 132, "b200": 148,
 }
 
 // context is the table's answer for a card of so many multiprocessors, and the most that it may be.
@@ -90,13 +76,19 @@ func (g GPU) multiprocessors() (low, high int, err error) {
 // cardMultiprocessors looks a driver's name up. A MIG slice "… MIG 3g.40gb" has 3 of 7 parts of its
 // card, of 4 on the A30.
 func cardMultiprocessors(name string) (int, bool) {
-	card, slice, sliced := strings.Cut(strings.ToLower(name), " mig ")
-	for _, maker := range []string{"nvidia ", "tesla ", "geforce "} {
-		card = strings.TrimPrefix(card, maker)
+	card, slice, sliced := strings.Cut(withoutMaker(name), " mig ")
+	entries := gpus.All()
+	i := slices.IndexFunc(entries, func(e gpus.Entry) bool {
+		return slices.ContainsFunc(e.DriverNames, func(name string) bool {
+			return withoutMaker(name) == card
+		})
+	})
+	if i < 0 {
+		return 0, false
 	}
-	sms, ok := cards[card]
-	if !ok || !sliced {
-		return sms, ok
+	sms := int(entries[i].Multiprocessors)
+	if !sliced {
+		return sms, true
 	}
 	parts := 7
 	if card == "a30" {
@@ -108,4 +100,13 @@ func cardMultiprocessors(name string) (int, bool) {
 		return 0, false
 	}
 	return sms * share / parts, true
+}
+
+// withoutMaker is a driver's name without "NVIDIA", "Tesla" and "GeForce".
+func withoutMaker(name string) string {
+	name = strings.ToLower(name)
+	for _, maker := range []string{"nvidia ", "tesla ", "geforce "} {
+		name = strings.TrimPrefix(name, maker)
+	}
+	return name
 }

@@ -1,13 +1,12 @@
 package device
 
 import (
-	"os"
 	"testing"
 
-	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 )
 
 // points are what reports of out-of-memory errors with PyTorch 2 leave when allocated and cached
@@ -93,21 +92,14 @@ func TestNCCL(t *testing.T) {
 	}
 }
 
-// Every card of the catalogue has its number of multiprocessors and its resident threads here.
+// The multiprocessors of every card of the catalogue are found, and its resident threads are here.
 func TestCatalogueIsCovered(t *testing.T) {
-	text, err := os.ReadFile("../../gpus/gpus.json")
-	require.NoError(t, err)
-	var entries []struct {
-		DriverNames       []string `json:"driver_names"`
-		ComputeCapability string   `json:"compute_capability"`
-	}
-	require.NoError(t, json.Unmarshal(text, &entries))
-	require.NotEmpty(t, entries)
-	for _, e := range entries {
+	for _, e := range gpus.All() {
 		require.Contains(t, residentThreads, e.ComputeCapability)
 		for _, name := range e.DriverNames {
-			_, ok := cardMultiprocessors(name)
+			sms, ok := cardMultiprocessors(name)
 			require.True(t, ok, name)
+			require.True(t, e.MIG || float64(sms) == e.Multiprocessors, name)
 		}
 	}
 }

@@ -6,6 +6,7 @@
 package reduction
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 
@@ -31,23 +32,10 @@ const (
 
 // Check finds numbers that no GPU has. Errors: InvalidArgument.
 func (g GPU) Check() error {
-	for _, f := range []struct {
-		name             string
-		value, low, high int
-	}{
-		{"multiprocessors", profile.Or(g.Multiprocessors, usualMultiprocessors), 1,
-			maxMultiprocessors},
-		{"threads_per_multiprocessor", profile.Or(g.Threads, usualThreads), leastThreads,
-			maxThreads},
-	} {
-		if f.value < f.low || f.value > f.high {
-			return fault.New(fault.InvalidArgument,
-				"see the operation's arguments in capi/operations.json",
-				"%s is %d; the range is %d to %d",
-				f.name, f.value, f.low, f.high)
-		}
-	}
-	return nil
+	return cmp.Or(fault.InRange("multiprocessors",
+		profile.Or(g.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors),
+		fault.InRange("threads_per_multiprocessor", profile.Or(g.Threads, usualThreads),
+			leastThreads, maxThreads))
 }
 
 // ColumnSum returns the bytes of the buffer that a checked GPU takes to sum up a rows × columns

@@ -46,44 +46,59 @@ func (b *builder) fitEach(templates []*Template, confirmed formula.Confirmed) er
 	})
 }
 
-// fit finds the formulas of a template. Storages whose sizes are the same everywhere share one, so
-// that a model of many equal layers costs as much as one layer.
-func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err error) {
-	shapes, shapeOf := t.Shapes()
-	var fitter *formula.Fitter // nil without shapes
-	if t.HasShapes() {
-		if fitter, err = formula.NewFitter(vars, shapes, confirmed); err != nil {
-			return err
-		}
+// fit finds the formulas of a template.
+func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) error {
+	f, err := newFitted(vars, t.Recordings, confirmed)
+	if err != nil {
+		return err
 	}
-	t.Formulas = nil
-	indices := map[string]int32{} // by unit and sizes
-	sizes, key := make([]int64, len(t.Recordings)), make([]byte, 0, 8+8*len(t.Recordings))
+	sizes := make([]int64, len(t.Recordings))
 	for i := range t.Storages {
 		s := &t.Storages[i]
 		for k, r := range t.Recordings {
 			sizes[k] = r.Sizes[i]
 		}
-		key = keyOf(binary.LittleEndian.AppendUint64(key[:0],
-			uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns)), sizes)
-		index, ok := indices[string(key)]
-		if !ok {
-			f := formulaOf(sizes, shapeOf, fitter)
-			f.Unit = s.Unit
-			index = t.addFormula(f)
-			indices[string(key)] = index
-		}
-		s.Formula = index
+		s.Formula = f.add(sizes, s.Unit)
 	}
+	t.Formulas = f.formulas
 	return nil
 }
 
-// keyOf appends sizes to a storage's key.
-func keyOf(key []byte, sizes []int64) []byte {
-	for _, size := range sizes {
-		key = binary.LittleEndian.AppendUint64(key, uint64(size))
+// fitted are the different formulas of sizes in some recordings. Sizes that are the same everywhere
+// share one, so that a model of many equal layers costs as much as one layer.
+type fitted struct {
+	formulas []formula.Formula
+	indices  map[string]int32 // by unit and sizes
+	shapeOf  []int
+	fitter   *formula.Fitter // nil without shapes
+	key      []byte          // of the latest sizes, to be used again
+}
+
+func newFitted(vars formula.Variables, recordings []Recording,
+	confirmed formula.Confirmed) (f *fitted, err error) {
+	shapes, shapeOf := shapesOf(recordings)
+	f = &fitted{indices: map[string]int32{}, shapeOf: shapeOf}
+	if haveShapes(recordings) {
+		f.fitter, err = formula.NewFitter(vars, shapes, confirmed)
 	}
-	return key
+	return f, err
+}
+
+// add returns the index of the formula of sizes in all recordings.
+func (f *fitted) add(sizes []int64, unit trace.Unit) int32 {
+	f.key = binary.LittleEndian.AppendUint64(f.key[:0],
+		uint64(unit.Count)<<32|uint64(unit.Columns))
+	for _, size := range sizes {
+		f.key = binary.LittleEndian.AppendUint64(f.key, uint64(size))
+	}
+	index, ok := f.indices[string(f.key)]
+	if !ok {
+		index = int32(len(f.formulas))
+		made := formulaOf(sizes, f.shapeOf, f.fitter)
+		made.Unit = unit
+		f.formulas, f.indices[string(f.key)] = append(f.formulas, made), index
+	}
+	return index
 }
 
 func (t *Template) addFormula(f formula.Formula) int32 {
@@ -128,17 +143,18 @@ func (e Exactness) Plus(other Exactness) Exactness {
 		other.Ambiguous, math.Max(e.WorstResidual, other.WorstResidual)}
 }
 
-// Exactness of the template's storages.
-func (t *Template) Exactness() Exactness {
+// ExactnessAt counts the formulas of the template's storages, by what they are at a point, where
+// what was traced is exact; without one by what they are somewhere.
+func (t *Template) ExactnessAt(p *formula.Point) Exactness {
 	var n Exactness
 	for _, s := range t.Storages {
-		switch f := &t.Formulas[s.Formula]; {
-		case f.Inexact:
-			n.Inexact++
-			n.WorstResidual = math.Max(n.WorstResidual, f.Residual)
-		case f.Ambiguous:
-			n.Ambiguous++
-			fallthrough
+		f := &t.Formulas[s.Formula]
+		doubtful := p == nil || f.Doubt(*p) > 0
+		switch {
+		case f.Inexact && (f.Varies || doubtful):
+			n = n.Plus(Exactness{Inexact: 1, WorstResidual: f.Residual})
+		case f.Ambiguous && doubtful:
+			n = n.Plus(Exactness{Exact: 1, Ambiguous: 1})
 		default:
 			n.Exact++
 		}
@@ -182,23 +198,6 @@ func (t *Template) IsCertain() bool {
 	return !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.IsDoubtful() })
 }
 
-// ExactnessAt counts formulas as Exactness does, by what they are at one point: what was traced
-// there is exact.
-func (t *Template) ExactnessAt(p formula.Point) Exactness {
-	var n Exactness
-	for _, s := range t.Storages {
-		switch f := &t.Formulas[s.Formula]; {
-		case f.Inexact && (f.Varies || f.Doubt(p) > 0):
-			n = n.Plus(Exactness{Inexact: 1, WorstResidual: f.Residual})
-		case f.Ambiguous && f.Doubt(p) > 0:
-			n = n.Plus(Exactness{Exact: 1, Ambiguous: 1})
-		default:
-			n.Exact++
-		}
-	}
-	return n
-}
-
 // calls are the operations that the template's segments have in common, with a formula for each of
 // their numbers.
 type calls struct {
@@ -213,24 +212,23 @@ func (t *Template) fitCalls(recorded []trace.Call, segments []trace.Segment,
 	vars formula.Variables) (calls, error) {
 	recordings := mostCommon(t.steady(), recorded, segments)
 	first := &segments[recordings[0].Segment]
-	fitted := calls{kinds: first.Calls}
+	common := calls{kinds: first.Calls}
 	if len(first.Calls) == 0 || !t.HasShapes() {
-		return fitted, nil
+		return common, nil
 	}
-	shapes, shapeOf := shapesOf(recordings)
-	fitter, err := formula.NewFitter(vars, shapes, nil)
+	all, err := newFitted(vars, recordings, nil)
 	if err != nil {
-		return fitted, err
+		return common, err
 	}
-	indices := map[string]int32{}
+	sizes := make([]int64, len(recordings))
 	for i := range first.Numbers {
-		sizes := make([]int64, len(recordings))
 		for k, r := range recordings {
 			sizes[k] = segments[r.Segment].Numbers[i]
 		}
-		fitted.numbers = append(fitted.numbers, fitted.formulaOf(sizes, shapeOf, fitter, indices))
+		common.numbers = append(common.numbers, all.add(sizes, trace.Unit{}))
 	}
-	return fitted, nil
+	common.formulas = all.formulas
+	return common, nil
 }
 
 // steady are the recordings of later windows; of all where there is one window.
@@ -263,18 +261,6 @@ func mostCommon(recordings []Recording, recorded []trace.Call,
 		}
 	}
 	return largest
-}
-
-func (c *calls) formulaOf(sizes []int64, shapeOf []int, fitter *formula.Fitter,
-	indices map[string]int32) int32 {
-	key := keyOf(nil, sizes)
-	index, ok := indices[string(key)]
-	if !ok {
-		index = int32(len(c.formulas))
-		c.formulas = append(c.formulas, formulaOf(sizes, shapeOf, fitter))
-		indices[string(key)] = index
-	}
-	return index
 }
 
 // Calls returns each operation of a segment of a shape with its numbers. False where no calls with

@@ -136,8 +136,10 @@ func (t *Template) Base() *Template {
 }
 
 // HasShapes reports whether every recorded segment has a shape.
-func (t *Template) HasShapes() bool {
-	return !slices.ContainsFunc(t.Recordings, func(r Recording) bool { return !r.HasShape })
+func (t *Template) HasShapes() bool { return haveShapes(t.Recordings) }
+
+func haveShapes(recordings []Recording) bool {
+	return !slices.ContainsFunc(recordings, func(r Recording) bool { return !r.HasShape })
 }
 
 // Shapes are the different shapes of the recordings; shapeOf has the index of each recording's own.

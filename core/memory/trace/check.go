@@ -1,9 +1,11 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // Bounds that arrays are made for.
@@ -23,61 +25,36 @@ const (
 // check makes sure that every number of a decoded trace is what later code takes for granted.
 func (t *Trace) check() error {
 	for key, value := range t.About {
-		switch v := value.(type) {
-		case nil, string, bool:
-		case float64:
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return fmt.Errorf("about: %q is not a number", key)
-			}
+		switch value.(type) {
+		case nil, string, bool, float64:
 		default:
 			return fmt.Errorf("about: %q is neither text, number, boolean nor null", key)
 		}
 	}
-	for _, names := range []struct {
-		label string
-		n     int
-		limit int
-	}{{"ops", len(t.Ops), maxNames}, {"modules", len(t.Modules), maxNames},
-		{"tags", len(t.Tags), MaxTags}, {"segments", len(t.Segments), maxSegments}} {
-		if names.n == 0 || names.n > names.limit {
-			return fmt.Errorf("%d %s; the range is 1 to %d", names.n, names.label, names.limit)
-		}
+	if err := cmp.Or(fault.InRange("number of ops", len(t.Ops), 1, maxNames),
+		fault.InRange("number of modules", len(t.Modules), 1, maxNames),
+		fault.InRange("number of tags", len(t.Tags), 1, MaxTags),
+		fault.InRange("number of segments", len(t.Segments), 1, maxSegments),
+		fault.InRange("number of lengths", len(t.Lengths), 1, MaxLengths),
+		fault.InRange("number of calls", len(t.Calls), 0, maxCalls)); err != nil {
+		return err
 	}
 	for _, op := range t.Ops {
 		if _, err := ParseOp(op); err != nil {
 			return err
 		}
 	}
-	if err := checkLengths(t.Lengths); err != nil {
-		return err
-	}
-	if err := checkCalls(t.Calls); err != nil {
-		return err
-	}
-	return t.checkSegments()
+	return cmp.Or(checkLengths(t.Lengths), checkCalls(t.Calls), t.checkSegments())
 }
 
 func checkLengths(lengths []Length) error {
-	if len(lengths) == 0 || len(lengths) > MaxLengths {
-		return fmt.Errorf("%d lengths; the range is 1 to %d, the input's first", len(lengths),
-			MaxLengths)
+	if lengths[0].Of != nil {
+		return fmt.Errorf("length 0 (%s) is the input's and is made of no other", lengths[0].Name)
 	}
-	for i, r := range lengths {
-		if i == 0 {
-			if r.Of != nil {
-				return fmt.Errorf("length 0 (%s) is the input's and is made of no other", r.Name)
-			}
-			continue
-		}
-		if r.Of == nil || *r.Of < 0 || *r.Of >= i {
-			return fmt.Errorf("length %d (%s) is not made of an earlier one", i, r.Name)
-		}
-		for _, n := range []struct{ value, low int64 }{{r.Kernel, 1}, {r.Stride, 1}, {r.Padding, 0},
-			{r.Dilation, 1}} {
-			if n.value < n.low || n.value > maxField {
-				return fmt.Errorf("length %d (%s): kernel %d, stride %d, padding %d, dilation %d",
-					i, r.Name, r.Kernel, r.Stride, r.Padding, r.Dilation)
-			}
+	for i, r := range lengths[1:] {
+		if r.Of == nil || *r.Of < 0 || *r.Of > i || min(r.Kernel, r.Stride, r.Dilation) < 1 ||
+			r.Padding < 0 || max(r.Kernel, r.Stride, r.Padding, r.Dilation) > maxField {
+			return fmt.Errorf("length %d (%s) is no convolution of an earlier one", i+1, r.Name)
 		}
 	}
 	return nil
@@ -96,13 +73,7 @@ func (t *Trace) checkSegments() error {
 		s := &t.Segments[i]
 		err := s.check(t)
 		if err == nil {
-			err = storages.check(s)
-		}
-		if err == nil {
-			err = s.checkPads(ops)
-		}
-		if err == nil {
-			err = s.checkCalls(t.Calls)
+			err = cmp.Or(storages.check(s), s.checkPads(ops), s.checkCalls(t.Calls))
 		}
 		switch {
 		case err != nil:
@@ -124,9 +95,6 @@ func (s *Segment) check(t *Trace) error {
 	if !slices.Contains(kinds, s.Kind) {
 		return fmt.Errorf("this kind is not known")
 	}
-	if err := s.checkShape(); err != nil {
-		return err
-	}
 	allocations := 0
 	for i, e := range s.Events {
 		if e > maxStorage {
@@ -141,33 +109,30 @@ func (s *Segment) check(t *Trace) error {
 		index []int32
 		names int
 	}{{"op", s.Op, len(t.Ops)}, {"module", s.Module, len(t.Modules)}, {"tag", s.Tag, len(t.Tags)}} {
-		if len(column.index) != allocations {
-			return fmt.Errorf("%d allocations, but %d entries in %s", allocations,
-				len(column.index), column.label)
-		}
-		for i, index := range column.index {
-			if index < 0 || int(index) >= column.names {
-				return fmt.Errorf("allocation %d: %s %d of %d", i, column.label, index,
-					column.names)
-			}
+		if len(column.index) != allocations || !areWithin(column.index, column.names) {
+			return fmt.Errorf("%s has not the index of a name for each of %d allocations",
+				column.label, allocations)
 		}
 	}
-	return s.checkPhases()
+	return cmp.Or(s.checkShape(), s.checkPhases())
+}
+
+// areWithin reports whether all are indices of a list of so many.
+func areWithin(indices []int32, count int) bool {
+	return !slices.ContainsFunc(indices, func(i int32) bool { return i < 0 || int(i) >= count })
 }
 
 func (s *Segment) checkPhases() error {
-	if len(s.Phases) == 0 || s.Phases[0].Event != 0 {
-		return fmt.Errorf("the first phase does not begin at event 0")
-	}
+	last := 0
 	for i, p := range s.Phases {
-		if !slices.Contains(phaseNames, p.Name) {
-			return fmt.Errorf("phase %q is not known", p.Name)
+		if !slices.Contains(phaseNames, p.Name) || p.Event < last || p.Event > len(s.Events) ||
+			i == 0 && p.Event != 0 {
+			return fmt.Errorf("phase %q is not known, or is out of order at event %d", p.Name,
+				p.Event)
 		}
-		if p.Event > len(s.Events) || i > 0 && p.Event < s.Phases[i-1].Event {
-			return fmt.Errorf("phase %q begins at event %d, out of order", p.Name, p.Event)
-		}
+		last = p.Event
 	}
-	return nil
+	return fault.InRange("number of phases", len(s.Phases), 1, maxNames)
 }
 
 // checkPads wants the length of a row before each padded copy, and what it copies in the same

@@ -2,6 +2,8 @@ package trace
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,11 +54,11 @@ const (
 	MaxColumns = 1 << 31
 )
 
-var counted = []struct {
-	head  string
-	count Count
-}{{"column_sum:", ColumnSum}, {"norm_sum:", NormSum}, {"norm_blocks:4:", NormBlocks},
-	{"norm_blocks:2:", NormBlocksHalf}}
+var (
+	countedOp = regexp.MustCompile(`^(column_sum|norm_sum|norm_blocks:4|norm_blocks:2):(.*)$`)
+	countedBy = map[string]Count{"column_sum": ColumnSum, "norm_sum": NormSum,
+		"norm_blocks:4": NormBlocks, "norm_blocks:2": NormBlocksHalf}
+)
 
 // ParseOp reads an operation's name.
 func ParseOp(name string) (Op, error) {
@@ -64,33 +66,25 @@ func ParseOp(name string) (Op, error) {
 		return Op{Unit: Unit{Count: Elements}}, nil
 	}
 	if text, ok := strings.CutPrefix(name, padOp); ok {
-		return parsePad(name, text)
-	}
-	for _, c := range counted {
-		text, ok := strings.CutPrefix(name, c.head)
-		if !ok {
-			continue
+		first, second, _ := strings.Cut(text, ":")
+		multiple, err := strconv.ParseUint(first, 10, 32)
+		back, err2 := strconv.ParseUint(second, 10, 31)
+		if err != nil || err2 != nil || multiple < 1 || multiple > maxMultiple || back < 2 {
+			return Op{}, fmt.Errorf("operation %q: a padded copy is pad:<multiple, 1 to %d>:"+
+				"<allocations back, from 2>", fault.Shorten(name), maxMultiple)
 		}
-		columns, err := strconv.ParseUint(text, 10, 64)
-		if err != nil || columns < 1 || columns > MaxColumns {
-			return Op{}, fmt.Errorf("operation %q: the columns are a number from 1 to %d",
-				fault.Shorten(name), int64(MaxColumns))
-		}
-		return Op{Unit: Unit{c.count, uint32(columns)}}, nil
+		return Op{Pad: Pad{int64(multiple), int32(back)}}, nil
 	}
-	return Op{}, nil
-}
-
-func parsePad(name, text string) (Op, error) {
-	first, second, _ := strings.Cut(text, ":")
-	multiple, err := strconv.ParseUint(first, 10, 32)
-	back, err2 := strconv.ParseUint(second, 10, 31)
-	if err != nil || err2 != nil || multiple < 1 || multiple > maxMultiple || back < 2 {
-		return Op{}, fmt.Errorf(
-			"operation %q: a padded copy is pad:<multiple, 1 to %d>:<allocations back, from 2>",
-			fault.Shorten(name), maxMultiple)
+	parts := countedOp.FindStringSubmatch(name)
+	if parts == nil {
+		return Op{}, nil
 	}
-	return Op{Pad: Pad{int64(multiple), int32(back)}}, nil
+	columns, err := strconv.ParseUint(parts[2], 10, 64)
+	if err != nil || columns < 1 || columns > MaxColumns {
+		return Op{}, fmt.Errorf("operation %q: the columns are a number from 1 to %d",
+			fault.Shorten(name), int64(MaxColumns))
+	}
+	return Op{Unit: Unit{countedBy[parts[1]], uint32(columns)}}, nil
 }
 
 // ParseOps reads the operations' names of a checked trace.
@@ -133,9 +127,6 @@ const (
 )
 
 func checkCalls(calls []Call) error {
-	if len(calls) > maxCalls {
-		return fmt.Errorf("%d calls; the range is 0 to %d", len(calls), maxCalls)
-	}
 	for i, c := range calls {
 		if c.Numbers != Moved && c.Numbers != Row && c.Numbers != Product {
 			return fmt.Errorf("call %d (%s) has %d numbers; 2, 3 or 6 are known", i,
@@ -147,21 +138,18 @@ func checkCalls(calls []Call) error {
 
 // checkCalls looks at the calls of a segment.
 func (s *Segment) checkCalls(calls []Call) error {
+	if !areWithin(s.Calls, len(calls)) {
+		return fmt.Errorf("calls that are none of %d kinds", len(calls))
+	}
 	numbers := 0
-	for i, call := range s.Calls {
-		if call < 0 || int(call) >= len(calls) {
-			return fmt.Errorf("call %d: kind %d of %d", i, call, len(calls))
-		}
+	for _, call := range s.Calls {
 		numbers += calls[call].Numbers
 	}
-	if numbers != len(s.Numbers) {
-		return fmt.Errorf("%d numbers of calls that have %d", len(s.Numbers), numbers)
-	}
-	for i, n := range s.Numbers {
-		if n < 0 || n > maxMoved {
-			return fmt.Errorf("number %d of the calls is %d; the range is 0 to %d", i, n,
-				int64(maxMoved))
-		}
+	if numbers != len(s.Numbers) || slices.ContainsFunc(s.Numbers, func(n int64) bool {
+		return n < 0 || n > maxMoved
+	}) {
+		return fmt.Errorf("calls have %d numbers from 0 to %d, not these %d", numbers,
+			int64(maxMoved), len(s.Numbers))
 	}
 	return nil
 }

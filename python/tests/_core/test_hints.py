@@ -50,7 +50,7 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("memory.replay", {"events": [-5]}, "free every storage once, after its allocation", {"events": [5, -1]}),
     ("memory.sharding", {"precision": "int4"}, "choose fp32, fp16 or bf16", {"precision": "fp32"}),
     ("memory.sharding", {"strategy": "zero9"}, "zero3", {"strategy": "zero3"}),
-    ("memory.simulate", {"accumulation": -1}, "the operation's arguments", {}),
+    ("memory.simulate", {"accumulation": -1}, "a whole number from 1 to 65536", {"accumulation": 1}),
     ("memory.simulate", {"kind": "dream"}, '"train", "evaluate" or "generate"', {"kind": "train"}),
     ("model.profile", {"folder": "."}, "exactly one of name, folder and counts", {}),
     ("model.profile", {"name": "xls-r-301m"}, "known names like it", {"name": "xls-r-300m"}),
