@@ -80,10 +80,7 @@ func (f facts) lines(width int) []string {
 	for _, item := range items {
 		lines = append(lines, wrap(item, width, "  ")...)
 	}
-	if hidden := len(f.Items) + f.More - len(items); hidden > 0 {
-		lines = append(lines, fmt.Sprintf("… and %d more", hidden))
-	}
-	return lines
+	return append(lines, more(len(f.Items)+f.More-len(items))...)
 }
 
 // allFacts are facts of which text shows all, too.
@@ -132,29 +129,6 @@ func advice(reason, remedy string) []string {
 		lines = append(lines, "→ "+remedy)
 	}
 	return lines
-}
-
-// badge is a short remark at the top of a document.
-type badge struct {
-	Level string // of a notice, "yes", or ""; the class of the HTML
-	Text  string
-}
-
-func (b badge) Sign() string { return signs[b.Level] }
-
-type badges []badge
-
-func (badges) templateName() string { return "badges" }
-
-func (b badges) lines(width int) []string {
-	var parts []string
-	for _, entry := range b {
-		parts = append(parts, strings.TrimSpace(entry.Sign()+" "+entry.Text))
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	return wrap(strings.Join(parts, " · "), width, "")
 }
 
 // tile is one figure.
@@ -272,31 +246,42 @@ type table struct {
 	Head  []string
 	Rows  []row
 	Skip  map[int]bool // columns that text leaves out
-	Brief int          // how many rows text shows, 0 for all
+	Brief int          // how many rows text shows, 0 for all; HTML shows all
+	More  int          // how many further ones there are that are not among Rows
 }
 
 func (table) templateName() string { return "table" }
 
 func (t table) lines(width int) []string {
-	rows := [][]string{t.withoutSkipped(t.Head)}
-	var tight []bool
-	for i := range t.Head {
+	shown := t.Rows
+	if t.Brief > 0 && len(shown) > t.Brief {
+		shown = shown[:t.Brief]
+	}
+	if len(shown) == 0 {
+		return nil
+	}
+	rows, tight := [][]string{t.withoutSkipped(t.Head)}, []bool(nil)
+	for i, c := range shown[0].Cells {
 		if !t.Skip[i] {
-			tight = append(tight, len(t.Rows) > 0 &&
-				strings.HasPrefix(t.Rows[0].Cells[i].Class, "tight"))
+			tight = append(tight, strings.HasPrefix(c.Class, "tight"))
 		}
 	}
-	for i, r := range t.Rows {
-		if t.Brief > 0 && i >= t.Brief {
-			break
-		}
+	for _, r := range shown {
 		texts := make([]string, len(t.Head))
 		for i, c := range r.Cells {
 			texts[i] = c.Text
 		}
 		rows = append(rows, t.withoutSkipped(texts))
 	}
-	return grid(rows, tight, width)
+	return append(grid(rows, tight, width), more(len(t.Rows)+t.More-len(shown))...)
+}
+
+// more is a line of how many there are that are not shown; none of none.
+func more(hidden int) []string {
+	if hidden <= 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("… and %d more", hidden)}
 }
 
 func (t table) withoutSkipped(texts []string) []string {

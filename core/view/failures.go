@@ -27,12 +27,12 @@ var partWords = map[string]string{peak.Others: "activations and others",
 	"optimizer": "optimizer state", "…": "all others"}
 
 // failures are a table for each error: the largest differences first, then the sum.
-func failures(all []failure) []Block {
+func failures(all []failure) section {
 	var body []Block
 	for _, f := range all {
 		body = append(body, allFacts(f.words()...), f.table())
 	}
-	return []Block{section{Title: "When memory ran out", Body: body}}
+	return section{Title: "When memory ran out", Body: body}
 }
 
 func (f failure) words() []string {

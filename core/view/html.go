@@ -34,7 +34,6 @@ var looks = sync.OnceValues(func() (*template.Template, error) {
 		"style":     func() template.CSS { return css },
 		"pageStyle": func() template.CSS { return template.CSS(compact(pageStyle)) },
 		"share":     share,
-		"plus":      func(a, b int) int { return a + b },
 		"px": func(x float64) string {
 			return strconv.FormatFloat(math.Round(10*x)/10, 'f', -1, 64)
 		},

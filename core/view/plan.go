@@ -21,7 +21,8 @@ type planRecord struct {
 }
 
 func plan(r planRecord) Document {
-	doc := Document{Title: r.title(), Blocks: []Block{r.settings(), r.badges()}, Brief: r.brief(),
+	doc := Document{Title: r.title(), Blocks: []Block{r.settings(),
+		allFacts("policy " + r.Config.Policy + ", preset " + r.Config.Preset)}, Brief: r.brief(),
 		BriefWidth: terminalWidth}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.cautions(true)...)
@@ -108,23 +109,6 @@ func hours(r profile.Range) string {
 // ranged is "1.3 US$ (0.8–2.1)".
 func ranged(r profile.Range, unit string) string {
 	return fmt.Sprintf("%s%s (%s–%s)", rough(r.Likely), unit, rough(r.Low), rough(r.High))
-}
-
-func (r planRecord) badges() badges {
-	b := badges{{Text: "policy " + r.Config.Policy}, {Text: "preset " + r.Config.Preset}}
-	counts := map[string]int{}
-	for _, c := range r.Cautions {
-		counts[c.Level]++
-	}
-	if n := counts["serious"]; n > 0 {
-		b = append(b, badge{"serious", fmt.Sprintf("%d serious", n)})
-	}
-	for _, level := range []string{"warning", "note"} {
-		if n := counts[level]; n > 0 {
-			b = append(b, badge{level, count(n, level)})
-		}
-	}
-	return b
 }
 
 func (r planRecord) cautions(serious bool) []Block {

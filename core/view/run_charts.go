@@ -162,18 +162,11 @@ func (r runRecord) alertsOf(where string) []event {
 	var events []event
 	for i, a := range r.Alerts {
 		if a.Where == where {
-			events = append(events, event{At: a.X, Until: a.UntilX, Level: alertLevel(a.Severity),
+			events = append(events, event{At: a.X, Until: a.UntilX, Level: levelOf(a.Severity),
 				Label: strconv.Itoa(i + 1), Text: a.Text})
 		}
 	}
 	return events
-}
-
-func alertLevel(severity string) string {
-	if severity == "critical" {
-		return "serious"
-	}
-	return "warning"
 }
 
 // ticks are round values, the first with the unit.
@@ -233,21 +226,23 @@ type legend []key
 func (legend) templateName() string { return "keys" }
 func (legend) lines(int) []string   { return nil }
 
-// alerts is a table of alerts by their numbers; as text, lines.
-type alerts []Alert
-
-func (alerts) templateName() string { return "alerts" }
-
-// Level, At, Of, Tone and Became are what the table shows of an alert.
-func (a Alert) Level() string { return alertLevel(a.Severity) }
-func (a Alert) At() string    { return intoRun(a.AtS) }
-func (a Alert) Of() string    { return cmp.Or(a.Where, "host") }
-func (a Alert) Tone() string {
-	return cmp.Or(map[string]string{"came true": "no", "averted": "yes"}[a.Outcome], "dim")
+// alertNotices are the alerts with the numbers that charts give them, and what became of each.
+func (r runRecord) alertNotices() []Block {
+	var notices []Block
+	for i, a := range r.Alerts {
+		where := a.Where
+		if where != "" {
+			where += ": "
+		}
+		notices = append(notices, notice{Level: levelOf(a.Severity),
+			What:  fmt.Sprintf("%d. %s  %s%s", i+1, intoRun(a.AtS), where, a.Text),
+			Lines: advice(a.outcome(), a.Advice)})
+	}
+	return notices
 }
 
-// Became is what became of the alert.
-func (a Alert) Became() string {
+// outcome is what became of the alert.
+func (a Alert) outcome() string {
 	after := units.Duration(orZero(a.AfterS))
 	switch a.Outcome {
 	case "held":
@@ -262,18 +257,4 @@ func (a Alert) Became() string {
 		return fmt.Sprintf("averted after %s, by a clean-up", after)
 	}
 	return "passed after " + after
-}
-
-func (all alerts) lines(width int) []string {
-	var lines []string
-	for i, a := range all {
-		where := a.Where
-		if where != "" {
-			where += ": "
-		}
-		line := fmt.Sprintf("%d. %s  %s%s", i+1, a.At(), where, a.Text)
-		lines = append(lines, notice{Level: alertLevel(a.Severity), What: line,
-			Lines: advice(a.Became(), a.Advice)}.lines(width)...)
-	}
-	return lines
 }

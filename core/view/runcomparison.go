@@ -73,21 +73,17 @@ func (f ComparedFigure) text(value *float64) string {
 }
 
 func compareRuns(r RunComparison) Document {
-	doc := Document{Title: r.headline(), Blocks: []Block{allFacts(r.facts()...)}}
-	figures := r.figures()
-	short := figures
-	short.Brief = shownRows
-	doc.Brief = append([]Block{allFacts(doc.Title)}, append(doc.Blocks, short)...)
-	doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Figures",
-		Body: []Block{figures}}}}, inText(figures.lines(defaultWidth)), r.settings())
-	if r.Charts != nil && len(r.Charts.Panels) > 0 {
-		var drawn []Block
+	doc := Document{Title: r.headline()}
+	facts, figures, charts := allFacts(r.facts()...), r.figures(), beside(nil)
+	if r.Charts != nil {
 		for _, p := range r.Charts.Panels {
-			drawn = append(drawn, runRecord{Charts: *r.Charts}.chart(p))
+			charts = append(charts, []Block{runRecord{Charts: *r.Charts}.chart(p)})
 		}
-		doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Over optimizer steps",
-			Body: []Block{pairOf(drawn)}}}})
 	}
+	doc.Blocks = []Block{facts, section{Title: "Figures", Body: []Block{figures}}, r.settings(),
+		section{Title: "Over optimizer steps", Body: []Block{inHTML{[]Block{charts}}}}}
+	figures.Brief = shownRows
+	doc.Brief = []Block{allFacts(doc.Title), facts, figures}
 	return doc
 }
 
@@ -153,14 +149,11 @@ func (r RunComparison) settings() section {
 		t.Rows = append(t.Rows, row{Cells: []cell{{Text: s.Name}, {Text: setting(s.A)},
 			{Text: setting(s.B)}}})
 	}
-	body := []Block{t}
-	if hidden := len(t.Rows) - listedSettings; hidden > 0 {
-		body = append(body, inText{fmt.Sprintf("… and %d more", hidden)})
-	}
+	body := Block(t)
 	if len(t.Rows) == 0 {
-		body = []Block{allFacts(r.unchanged())}
+		body = allFacts(r.unchanged())
 	}
-	return section{Title: "Settings that differ", Body: body}
+	return section{Title: "Settings that differ", Body: []Block{body}}
 }
 
 func (r RunComparison) unchanged() string {

@@ -8,39 +8,32 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// gpus is a row for each, with a meter of the peak in the total; of a single one text has a line
-// for each figure.
-func (r runRecord) gpus() []Block {
-	if len(r.GPUs) == 0 {
-		return nil
-	}
+// gpus is a row for each, with a meter of the peak in the total; of a single one a line for each
+// figure.
+func (r runRecord) gpus() section {
 	t := table{Head: []string{"GPU", "name", "busy", "memory, peak", "allocated", "reserved",
-		"headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"}}
+		"headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"},
+		Skip: map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}}
 	for _, g := range r.GPUs {
-		cells := g.cells()
-		gpuRow := row{}
-		for i, text := range cells {
+		var cells []cell
+		for i, text := range g.cells() {
 			c := cell{Text: text, Class: "tight"}
 			if i == 1 || i >= 10 {
 				c.Class = ""
 			}
-			if i == 3 {
-				c.Meter = filled(g.UsedPeak, g.Total)
-			}
-			gpuRow.Cells = append(gpuRow.Cells, c)
+			cells = append(cells, c)
 		}
-		t.Rows = append(t.Rows, gpuRow)
+		cells[3].Meter = filled(g.UsedPeak, g.Total)
+		t.Rows = append(t.Rows, row{Cells: cells})
 	}
-	if len(r.GPUs) > 1 {
-		t.Skip = map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}
-		return []Block{section{Title: "GPUs", Body: []Block{t}}}
+	if len(t.Rows) != 1 {
+		return section{Title: "GPUs", Body: []Block{t}}
 	}
 	var lines pairs
-	for i, cells := 1, r.GPUs[0].cells(); i < len(cells); i++ {
-		lines = append(lines, [2]string{t.Head[i], cells[i]})
+	for i, c := range t.Rows[0].Cells[1:] {
+		lines = append(lines, [2]string{t.Head[i+1], c.Text})
 	}
-	return []Block{section{Title: "GPU", Body: []Block{inHTML{[]Block{t}},
-		inText(lines.lines(defaultWidth))}}}
+	return section{Title: "GPU", Body: []Block{lines}}
 }
 
 func (g GPUFigures) cells() []string {

@@ -48,26 +48,17 @@ const (
 )
 
 func run(r runRecord) Document {
-	doc := Document{Title: r.Headline(),
-		Blocks: []Block{r.badges(), allFacts(r.facts()...), r.tiles()}}
 	var notices []Block
 	for _, f := range r.Findings {
 		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title,
 			Lines: advice(f.Evidence, f.Change)})
 	}
-	doc.Brief = append([]Block{allFacts(doc.Title)}, notices...)
-	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: notices})
-	doc.Blocks = append(doc.Blocks, failures(r.Failures)...)
-	if len(r.Alerts) > 0 {
-		doc.Blocks = append(doc.Blocks, section{Title: "Alerts", Body: []Block{alerts(r.Alerts)}})
-	}
-	if r.Duration > 0 {
-		doc.Blocks = append(doc.Blocks, r.overTime())
-	}
-	doc.Blocks = append(doc.Blocks, r.gpus()...)
-	doc.Blocks = append(doc.Blocks, section{Title: "Host", Body: []Block{r.hosts()}})
-	doc.Blocks = append(doc.Blocks, r.events()...)
-	return doc
+	title := r.Headline()
+	return Document{Title: title, Brief: append([]Block{allFacts(title)}, notices...),
+		Blocks: []Block{allFacts(r.facts()...), r.tiles(),
+			section{Title: "Findings", Body: notices}, failures(r.Failures),
+			section{Title: "Alerts", Body: r.alertNotices()}, r.overTime(), r.gpus(),
+			section{Title: "Host", Body: []Block{r.hosts()}}, r.events()}}
 }
 
 // Headline is the run in one sentence: steps and time, where, how busy, what was left of the
@@ -141,32 +132,6 @@ func (r RunFigures) tightest() *GPUFigures {
 		}
 	}
 	return gpu
-}
-
-func (r runRecord) badges() badges {
-	counts, critical := map[string]int{}, 0
-	for _, f := range r.Findings {
-		counts[levelOf(f.Severity)]++
-	}
-	for _, a := range r.Alerts {
-		if a.Severity == "critical" {
-			critical++
-		}
-	}
-	var b badges
-	add := func(level string, n int, noun string) {
-		if n > 0 {
-			b = append(b, badge{level, count(n, noun)})
-		}
-	}
-	add("serious", counts["serious"], "finding")
-	add("warning", counts["warning"], "finding")
-	add("serious", critical, "critical alert")
-	add("warning", len(r.Alerts)-critical, "alert")
-	if b == nil {
-		return badges{{"good", "nothing was warned of"}}
-	}
-	return b
 }
 
 // facts are when, how it was sampled, what the Trainer and the guard say.
@@ -311,36 +276,13 @@ func (r runRecord) gpuTiles() tiles {
 	return figures
 }
 
-func (r runRecord) events() []Block {
-	if len(r.Events) == 0 {
-		return nil
-	}
-	var lines inText
+func (r runRecord) events() section {
 	rows := [][]string{{"at", "of", "what"}}
-	for i, e := range r.Events {
-		if i < shownEvents {
-			rows = append(rows, []string{intoRun(e.AtS), cmp.Or(e.Where, "host"), e.Text})
-		}
-		if i < listedEvents {
-			where := e.Where
-			if where != "" {
-				where += ": "
-			}
-			lines = append(lines, wrap(aligned(intoRun(e.AtS), 9)+"  "+where+e.Text, defaultWidth-2,
-				"           ")...)
-		}
+	for _, e := range r.Events[:min(shownEvents, len(r.Events))] {
+		rows = append(rows, []string{aligned(intoRun(e.AtS), 7), cmp.Or(e.Where, "host"), e.Text})
 	}
-	if hidden := len(r.Events) - listedEvents; hidden > 0 {
-		lines = append(lines, fmt.Sprintf("… and %d more", hidden))
-	}
-	body := []Block{plain(rows)}
-	if hidden := len(r.Events) - shownEvents; hidden > 0 {
-		body = append(body, allFacts(fmt.Sprintf("… and %d more in the run's file", hidden)))
-	}
-	summary := count(len(r.Events), "event")
-	if r.GapS > 0 {
-		summary += fmt.Sprintf(", %s without samples", units.Duration(r.GapS))
-	}
-	return []Block{section{Title: "Events", Body: []Block{lines,
-		inHTML{[]Block{fold{Summary: summary, Body: body}}}}}}
+	t := plain(rows)
+	t.Brief, t.More = listedEvents, len(r.Events)-len(t.Rows)
+	return section{Title: "Events", Body: []Block{fold{Summary: count(len(r.Events), "event"),
+		Body: []Block{t}}}}
 }

@@ -150,7 +150,7 @@ func (n reading) brief() string {
 	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size),
 		known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
 	for _, a := range n.Alerts {
-		parts = append(parts, marks[alertLevel(a.Severity)]+" "+a.Text)
+		parts = append(parts, marks[levelOf(a.Severity)]+" "+a.Text)
 	}
 	return strings.Join(parts, " | ")
 }
