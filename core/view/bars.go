@@ -55,7 +55,7 @@ type level struct {
 }
 
 func (bars) templateName() string { return "bars" }
-func (b bars) plotted() bool      { return !b.Aside }
+func (b bars) plotted() bool      { return !b.Aside && len(b.Rows) > 0 }
 
 const (
 	barHeight  = 20.0
@@ -205,7 +205,14 @@ func (b bars) lines(width int) []string {
 	if b.One() {
 		return b.stacked(width)
 	}
-	if b.Legend { // parts of several bars: text has their figures in a table
+	if b.Legend { // parts of several bars
+		var rows pairs
+		for _, r := range b.Rows {
+			rows = append(rows, [2]string{clipped(r.Name, longName), b.words(r)})
+		}
+		return rows.lines(width)
+	}
+	if len(b.Rows) == 0 {
 		return nil
 	}
 	lines, wide := []string{b.Title}, 0

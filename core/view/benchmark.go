@@ -15,88 +15,135 @@ var stepParts = []struct{ name, colour string }{
 	{"optimizer", "#b07aa1"}, {"other", otherColour},
 }
 
+const briefRows = 3 // of figures, of settings and of warnings in the short form
+
 func benchmark(r benchmarkRecord) Document {
-	result := truncated{maxResultLines, r.result()}
-	doc := Document{Title: r.headline(), Blocks: []Block{result},
-		Brief: []Block{allFacts(r.headline()), result}}
-	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
-	add(allFacts(r.how()...))
-	add(section{Title: "What holds the plan back", Body: r.heldBack()})
-	add(r.bothSides()...)
-	add(r.loaderAlone()...)
-	add(r.changes()...)
-	var files []string
-	for _, path := range r.Profile {
-		files = append(files, path+" (TensorBoard, ui.perfetto.dev)")
+	title, result, warnings := r.headline(), allFacts(r.advice(), r.speeds()), r.warnings()
+	figures, settings := r.figures(), r.settings()
+	body := []Block{r.pace(), r.steps(), r.besides(figures)}
+	doc := Document{Title: title, Blocks: slices.Concat([]Block{result}, warnings, []Block{
+		allFacts(r.how()...), section{Title: "What holds the plan back", Body: r.heldBack()},
+		section{Title: "Measured", Body: body},
+		section{Title: "Settings that differ", Body: []Block{r.besides(settings)}},
+		r.loaderAlone(), r.changes(), section{Title: "Profile (TensorBoard, ui.perfetto.dev)",
+			Body: []Block{allFacts(r.Profile...)}}})}
+	doc.Brief = slices.Concat([]Block{allFacts(title), result}, first(briefRows, warnings),
+		[]Block{allFacts(more(len(warnings) - briefRows)...)})
+	if r.Original != nil {
+		doc.Brief = append(doc.Brief, r.besides(slices.Concat(first(briefRows, differing(figures)),
+			first(briefRows, settings))))
 	}
-	if files != nil {
-		add(section{Title: "Profile", Body: []Block{allFacts(files...)}})
-	}
+	doc.Brief = append(doc.Brief, allFacts(r.bottleneckLine()))
 	return doc
 }
 
-// factor is "3.00×".
-func factor(gain float64) string { return fmt.Sprintf("%.2f×", gain) }
+// first are at most the first n.
+func first[T any](n int, all []T) []T { return all[:min(n, len(all))] }
 
-// gained is "1.20× (1.10 to 1.31)".
-func gained(s spreadOf) string {
-	if s.Low == s.High {
-		return factor(s.Median)
+// headline returns the speed-up over the original settings, what those are, and the model and
+// device. When the original did not train, its problem takes the place of the speed-up.
+func (r benchmarkRecord) headline() string {
+	where := fmt.Sprintf("%s on %s", name(r.Setting.Model), name(r.Setting.Device))
+	switch {
+	case r.Speedup != nil && r.Original != nil:
+		return fmt.Sprintf("%s %s: %s; %s", factor(r.Speedup.Median), r.Original.Name,
+			r.Original.shape(), where)
+	case r.Original != nil && r.Original.Problem != "":
+		return fmt.Sprintf("%s with %s: %s; the plan trains; %s", r.Original.Problem,
+			r.Original.Name, r.Original.shape(), where)
 	}
-	return fmt.Sprintf("%s (%.2f to %.2f)", factor(s.Median), s.Low, s.High)
+	return fmt.Sprintf("%s samples/s with the plan; %s", known(r.Plan.ClipsPerS, spreadOf.middle),
+		where)
 }
 
-// spanned is "66.7 (60.1 to 70)".
-func (s spreadOf) spanned(text func(float64) string) string {
-	if s.Low == s.High {
-		return text(s.Median)
+// advice returns which settings to train with, by the verdict.
+func (r benchmarkRecord) advice() string {
+	plan := r.Plan.shape()
+	if r.Plan.setting("micro_batching") == "memory" {
+		plan += ", micro-batches sized by memory"
 	}
-	return fmt.Sprintf("%s (%s to %s)", text(s.Median), text(s.Low), text(s.High))
+	switch r.Verdict {
+	case "slower":
+		return "Keep " + r.Original.Name + ": the plan (" + plan + ") is slower here"
+	case "undecided":
+		return "It is not clear that the plan is faster: " + plan
+	}
+	return "Train with the plan: " + plan
 }
 
-func (r benchmarkRecord) sides() []side {
-	if r.Original == nil {
-		return []side{r.Plan}
+// speeds returns the rates of both sides and the range of the speed-up; of a plan alone, its rate
+// and how long an epoch takes.
+func (r benchmarkRecord) speeds() string {
+	if r.Speedup == nil || r.Original == nil || r.Original.ClipsPerS == nil {
+		rate := known(r.Plan.ClipsPerS, func(s spreadOf) string { return s.spanned(short) })
+		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate,
+			r.Setting.RowKind.Count(r.Setting.EpochClips), r.epoch(r.Plan))
 	}
-	return []side{*r.Original, r.Plan}
+	text := fmt.Sprintf("%s samples/s instead of %s; %.2f to %s in %s",
+		known(r.Plan.ClipsPerS, spreadOf.middle),
+		r.Original.ClipsPerS.middle(), r.Speedup.Low, factor(r.Speedup.High),
+		count(r.Speedup.Count, "round"))
+	if r.CPUSpeedup != nil {
+		text += ", by processor time " + factor(r.CPUSpeedup.Median)
+	}
+	return text
 }
 
-// tiles are an epoch of each side and the speed-up.
-func (r benchmarkRecord) tiles() tiles {
-	var figures tiles
-	for _, s := range r.sides() {
-		figures = append(figures, s.tile(r.Setting.EpochClips))
+// warnings returns notices of what makes the figures doubtful or partial, and of what was not
+// measured as requested.
+func (r benchmarkRecord) warnings() []Block {
+	var notices []Block
+	add := func(level, text string) { notices = append(notices, notice{Level: level, What: text}) }
+	if r.TooFew {
+		rounds := 0
+		if r.Plan.ClipsPerS != nil {
+			rounds = r.Plan.ClipsPerS.Count
+		}
+		add("warning", fmt.Sprintf(
+			"too few rounds: %s of at least 5; chance alone can explain such figures",
+			count(rounds, "measured round")))
 	}
-	if s := r.Speedup; s != nil {
-		figures = append(figures, tile{Name: "speedup", Value: factor(s.Median),
-			Note: fmt.Sprintf("%.2f to %.2f", s.Low, s.High)})
+	if len(r.Unfinished) > 0 {
+		ended := "stopped by Ctrl-C"
+		if !r.Stopped {
+			ended = fmt.Sprintf("ended after %s (--minutes)", units.Duration(60*orZero(r.Setting.Minutes)))
+		}
+		add("warning", ended+"; unfinished: "+strings.Join(r.Unfinished, ", "))
 	}
-	if s := r.CPUSpeedup; s != nil {
-		figures = append(figures, tile{Name: "speedup", Value: factor(s.Median),
-			Note: "by processor time"})
+	if r.Original != nil && r.Original.Adapted != "" {
+		add("warning", fmt.Sprintf("%s: %s; measured with %s", r.Original.Name, r.Original.Adapted,
+			r.Original.batch()))
 	}
-	return figures
+	for _, note := range r.Notes {
+		add("note", note)
+	}
+	return notices
 }
 
-func (s side) tile(clips int) tile {
-	if s.ClipsPerS == nil {
-		return tile{Name: s.Name, Value: cmp.Or(s.Problem, "not measured")}
+// bottleneckLine returns the change that helps, or else the bottleneck; "" when nothing holds the
+// plan back.
+func (r benchmarkRecord) bottleneckLine() string {
+	if slices.ContainsFunc(r.Options, func(o option) bool { return o.Better }) {
+		return "→ " + r.NextChange
 	}
-	return tile{Name: s.Name, Value: short(s.ClipsPerS.Median) + " /s", Note: s.epoch(clips) +
-		" an epoch"}
+	if r.Bottleneck == nil || r.Bottleneck.Severity == "info" {
+		return ""
+	}
+	return "held back: " + r.Bottleneck.Title
 }
 
 // how is how it was measured.
 func (r benchmarkRecord) how() []string {
 	s := r.Setting
 	var versions []string
-	for program, number := range s.Versions {
-		versions = append(versions, program+" "+number)
+	for _, program := range sortedKeys(s.Versions) {
+		versions = append(versions, program+" "+s.Versions[program])
 	}
-	slices.Sort(versions)
 	audio := ""
-	if r.Plan.AudioS != nil {
-		audio = ", " + r.held(*r.Plan.AudioS)
+	if seconds := r.Plan.AudioS; seconds != nil && s.RowKind.AreTexts() {
+		audio = ", " + s.RowKind.Amount(*seconds/3600)
+	} else if seconds != nil {
+		audio = ", " + units.Duration(*seconds) + " of audio"
 	}
 	return []string{
 		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are %s",
@@ -107,28 +154,6 @@ func (r benchmarkRecord) how() []string {
 			"in turns, %s; medians, lowest and highest",
 			s.Steps, s.RowKind.Count(r.Plan.Clips), audio, s.WarmUp, count(s.Rounds, "round")),
 	}
-}
-
-// held is "20 s of audio", "1000 tokens".
-func (r benchmarkRecord) held(seconds float64) string {
-	if r.Setting.RowKind.AreTexts() {
-		return r.Setting.RowKind.Amount(seconds / 3600)
-	}
-	return units.Duration(seconds) + " of audio"
-}
-
-// rates are the names of how much is trained on or loaded a second, by number and by length.
-func (r benchmarkRecord) rates() (rows, lengths string) {
-	kind := r.Setting.RowKind
-	if kind.AreTexts() {
-		return kind.Nouns() + "/s", kind.Unit() + "/s"
-	}
-	return kind.Nouns() + "/s", "seconds of audio/s"
-}
-
-// lengths is a figure in seconds of audio, or in tokens.
-func (r benchmarkRecord) lengths(seconds float64) string {
-	return short(r.Setting.RowKind.In(seconds))
 }
 
 func (r benchmarkRecord) heldBack() []Block {
@@ -147,35 +172,44 @@ func (r benchmarkRecord) heldBack() []Block {
 	return notices
 }
 
-func (r benchmarkRecord) bothSides() []Block {
-	pace := bars{Kind: "bars", Title: "samples/s", Unit: "samples/s"}
-	steps := bars{Kind: "bars", Title: "parts of a step", Unit: "%", Top: 1, Legend: true}
+func (r benchmarkRecord) sides() []side {
+	if r.Original == nil {
+		return []side{r.Plan}
+	}
+	return []side{*r.Original, r.Plan}
+}
+
+// pace are the rates of the sides.
+func (r benchmarkRecord) pace() bars {
+	b := bars{Kind: "bars", Title: "samples/s", Unit: "samples/s"}
 	for _, s := range r.sides() {
 		if s.ClipsPerS != nil {
-			pace.Rows = append(pace.Rows, s.ClipsPerS.bar(s.Name, short(s.ClipsPerS.Median)))
-		}
-		if len(s.Blocks) > 0 {
-			steps.Rows = append(steps.Rows, s.parts())
+			b.Rows = append(b.Rows, s.ClipsPerS.bar(s.Name, s.ClipsPerS.middle()))
 		}
 	}
-	pace.Top = roomFor(pace.Rows)
-	body := []Block{}
-	if len(pace.Rows) > 0 {
-		body = append(body, pace)
+	b.Top = roomFor(b.Rows)
+	return b
+}
+
+// steps are what the sides' steps consist of, as shares of a step.
+func (r benchmarkRecord) steps() bars {
+	b := bars{Kind: "bars", Title: "parts of a step", Unit: "%", Top: 1, Legend: true}
+	for _, s := range r.sides() {
+		total, bar := 0.0, barRow{Name: s.Name}
+		for _, part := range stepParts {
+			total += s.Shares[part.name]
+		}
+		for _, part := range stepParts {
+			if share := s.Shares[part.name]; share > 0 {
+				bar.Parts = append(bar.Parts, segment{Name: part.name, Value: share / max(1, total),
+					Colour: part.colour, Label: units.Percent(share), Text: units.Percent(share)})
+			}
+		}
+		if bar.Parts != nil {
+			b.Rows = append(b.Rows, bar)
+		}
 	}
-	if len(steps.Rows) > 0 {
-		body = append(body, steps)
-	}
-	title := "Both sides"
-	if r.Original == nil {
-		title = "The plan"
-	}
-	sections := []Block{section{Title: title, Body: append(body, plain(r.figures()))}}
-	if rows := r.settings(); len(rows) > 1 {
-		sections = append(sections, section{Title: "Settings that differ",
-			Body: []Block{plain(rows)}})
-	}
-	return sections
+	return b
 }
 
 func (s spreadOf) bar(label, text string) barRow {
@@ -192,32 +226,21 @@ func roomFor(rows []barRow) float64 {
 	return 1.04 * top
 }
 
-// parts are what a side's steps consist of, as shares of a step.
-func (s side) parts() barRow {
-	total, bar := 0.0, barRow{Name: s.Name}
-	for _, part := range stepParts {
-		total += s.Shares[part.name]
-	}
-	for _, part := range stepParts {
-		if share := s.Shares[part.name]; share > 0 {
-			bar.Parts = append(bar.Parts, segment{Name: part.name, Value: share / max(1, total),
-				Colour: part.colour, Label: units.Percent(share), Text: units.Percent(share)})
-		}
-	}
-	return bar
-}
-
-// figures are what was measured of both sides, a row each; what nobody knows is left out.
-func (r benchmarkRecord) figures() [][]string {
-	sides := r.sides()
+// besides is a table of rows with a column for each side.
+func (r benchmarkRecord) besides(rows [][]string) table {
 	head := []string{""}
-	for _, s := range sides {
+	for _, s := range r.sides() {
 		head = append(head, s.Name)
 	}
-	rows := [][]string{head}
+	return plain(append([][]string{head}, rows...))
+}
+
+// figures are what was measured of the sides, the most important first; what is known of none is
+// left out.
+func (r benchmarkRecord) figures() (rows [][]string) {
 	add := func(label string, figure func(side) string) {
 		cells, measured := []string{label}, false
-		for _, s := range sides {
+		for _, s := range r.sides() {
 			text := figure(s)
 			cells, measured = append(cells, text), measured || text != unknown
 		}
@@ -225,89 +248,76 @@ func (r benchmarkRecord) figures() [][]string {
 			rows = append(rows, cells)
 		}
 	}
-	spanned := func(figure func(side) *spreadOf, text func(float64) string) func(side) string {
-		return func(s side) string {
-			return known(figure(s), func(x spreadOf) string {
-				return x.spanned(text)
-			})
-		}
+	spanned := func(label string, figure func(side) *spreadOf, text func(float64) string) {
+		add(label, func(s side) string {
+			return known(figure(s), func(x spreadOf) string { return x.spanned(text) })
+		})
 	}
-	add("samples/s", spanned(func(s side) *spreadOf { return s.ClipsPerS }, short))
-	_, lengths := r.rates()
-	add(lengths, spanned(func(s side) *spreadOf { return s.AudioPerS }, r.lengths))
-	add("an epoch", func(s side) string { return s.epoch(r.Setting.EpochClips) })
-	add("a step", spanned(func(s side) *spreadOf { return s.StepS }, units.Duration))
+	add("an epoch", r.epoch)
+	add("GPU use", func(s side) string { return known(s.Readings.GPUUse, units.Percent) })
+	add("peak of PyTorch", func(s side) string { return known(s.Peak, size) })
+	spanned("samples/s", func(s side) *spreadOf { return s.ClipsPerS }, short)
+	spanned(r.lengthRate(), func(s side) *spreadOf { return s.AudioPerS }, r.lengths)
+	spanned("a step", func(s side) *spreadOf { return s.StepS }, units.Duration)
 	add("micro-batches a step", side.microBatches)
 	add("padding", func(s side) string { return known(s.Padding, units.Percent) })
-	add("GPU use", func(s side) string { return known(s.Readings.GPUUse, units.Percent) })
 	add("GPU memory (driver)", func(s side) string { return known(s.Readings.GPUMemory, size) })
-	add("peak of PyTorch", func(s side) string { return known(s.Peak, size) })
 	add("CPU use", func(s side) string {
 		return known(s.CPUUse, func(x spreadOf) string { return units.Percent(x.Median) })
 	})
 	add("RAM", func(s side) string { return known(s.Readings.RAM, size) })
-	for _, part := range stepParts {
-		add("of a step: "+part.name, func(s side) string {
-			share, ok := s.Shares[part.name]
-			if !ok {
-				return unknown
-			}
-			return units.Percent(share)
-		})
-	}
 	return rows
 }
 
-func (s side) microBatches() string {
-	low, high := 0, 0
-	for _, b := range s.Blocks {
-		for _, step := range b.Steps {
-			if low == 0 || step.MicroBatches < low {
-				low = step.MicroBatches
-			}
-			high = max(high, step.MicroBatches)
-		}
+// epoch returns how long an epoch of the dataset takes.
+func (r benchmarkRecord) epoch(s side) string {
+	return known(s.ClipsPerS, func(x spreadOf) string {
+		return units.Duration(float64(r.Setting.EpochClips) / x.Median)
+	})
+}
+
+// lengthRate is the name of how much is trained on or loaded a second, by length.
+func (r benchmarkRecord) lengthRate() string {
+	if r.Setting.RowKind.AreTexts() {
+		return r.Setting.RowKind.Unit() + "/s"
 	}
-	switch {
-	case high == 0:
-		return unknown
-	case low == high:
-		return fmt.Sprintf("%d", low)
-	}
-	return fmt.Sprintf("%d to %d", low, high)
+	return "seconds of audio/s"
+}
+
+// lengths is a figure in seconds of audio, or in tokens.
+func (r benchmarkRecord) lengths(seconds float64) string {
+	return short(r.Setting.RowKind.In(seconds))
 }
 
 // settings are those that differ between the sides.
-func (r benchmarkRecord) settings() [][]string {
-	head, names := []string{""}, map[string]bool{}
+func (r benchmarkRecord) settings() (rows [][]string) {
+	names := map[string]bool{}
 	for _, s := range r.sides() {
-		head = append(head, s.Name)
 		for setting := range s.Settings {
 			names[setting] = true
 		}
 	}
-	rows := [][]string{head}
 	for _, setting := range sortedKeys(names) {
-		cells, differ := []string{setting}, false
+		cells := []string{setting}
 		for _, s := range r.sides() {
-			text := s.setting(setting)
-			differ = differ || len(cells) > 1 && text != cells[1]
-			cells = append(cells, text)
+			cells = append(cells, s.setting(setting))
 		}
-		if differ {
-			rows = append(rows, cells)
-		}
+		rows = append(rows, cells)
 	}
-	return rows
+	return differing(rows)
 }
 
-func (r benchmarkRecord) loaderAlone() []Block {
-	if len(r.Loader) == 0 {
-		return nil
-	}
-	perSecond, lengths := r.rates()
+// differing are the rows whose first and last side differ.
+func differing(rows [][]string) [][]string {
+	return slices.DeleteFunc(slices.Clone(rows), func(cells []string) bool {
+		return cells[1] == cells[len(cells)-1]
+	})
+}
+
+func (r benchmarkRecord) loaderAlone() section {
+	perSecond := r.Setting.RowKind.Nouns() + "/s"
 	b := bars{Kind: "bars", Title: perSecond, Unit: perSecond}
-	rows := [][]string{{"workers", "prefetch", perSecond, lengths, "first batch",
+	rows := [][]string{{"workers", "prefetch", perSecond, r.lengthRate(), "first batch",
 		"with persistent workers"}}
 	for _, l := range r.Loader {
 		prefetch := known(l.Prefetch, func(n int) string { return fmt.Sprintf("%d", n) })
@@ -315,26 +325,23 @@ func (r benchmarkRecord) loaderAlone() []Block {
 		if l.Workers > 0 {
 			way = fmt.Sprintf("%d × prefetch %s", l.Workers, prefetch)
 		}
-		b.Rows = append(b.Rows, l.ClipsPerS.bar(way, short(l.ClipsPerS.Median)))
+		b.Rows = append(b.Rows, l.ClipsPerS.bar(way, l.ClipsPerS.middle()))
 		audio := known(l.AudioPerS, func(s spreadOf) string { return s.spanned(r.lengths) })
 		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch,
 			l.ClipsPerS.spanned(short), audio, units.Duration(l.StartS), units.Duration(l.AgainS)})
 	}
 	b.Top = roomFor(b.Rows)
-	return []Block{section{Title: "Loading data alone",
-		Body: []Block{b, fold{Summary: "all figures", Body: []Block{plain(rows)}}}}}
+	return section{Title: "Loading data alone",
+		Body: []Block{b, fold{Summary: "all figures", Body: []Block{plain(rows)}}}}
 }
 
 // changes are the speed of each beside the plan's, which is the line; and what was not tried, and
 // why.
-func (r benchmarkRecord) changes() []Block {
+func (r benchmarkRecord) changes() section {
 	b := bars{Kind: "bars", Title: "speed relative to the plan", Unit: "times the plan's",
-		Levels: []level{{Name: "the plan", At: 1, Limit: true}}, Legend: false}
-	var rows [][]string
+		Levels: []level{{Name: "the plan", At: 1, Limit: true}}}
+	rows := [][]string{{"change", "", "speed", ""}}
 	var skipped []string
-	byProcessor := slices.ContainsFunc(r.Options, func(o option) bool {
-		return o.CPUGain != nil && o.WhyNot == ""
-	})
 	for _, o := range r.Options {
 		if o.WhyNot != "" {
 			skipped = append(skipped, fmt.Sprintf("%s: %s", strings.TrimSpace(o.Option+" "+o.Value),
@@ -346,30 +353,14 @@ func (r benchmarkRecord) changes() []Block {
 			bar.Pale = !o.Better
 			b.Rows = append(b.Rows, bar)
 		}
-		cells := []string{o.Option, o.Value, known(o.Gain, gained)}
-		if byProcessor {
-			cells = append(cells, known(o.CPUGain, gained))
+		speed := known(o.Gain, gained)
+		if o.CPUGain != nil {
+			speed += ", by processor time " + gained(*o.CPUGain)
 		}
-		rows = append(rows, append(cells, cmp.Or(o.Problem, o.Verdict)))
+		rows = append(rows, []string{o.Option, o.Value, speed, cmp.Or(o.Problem, o.Verdict)})
 	}
-	var body []Block
-	if len(b.Rows) > 0 {
-		b.Top = max(1.04, roomFor(b.Rows))
-		body = append(body, b)
-	}
-	if len(rows) > 0 {
-		head := []string{"change", "", "speed"}
-		if byProcessor {
-			head = append(head, "by processor time")
-		}
-		body = append(body, plain(append([][]string{append(head, "")}, rows...)))
-	}
-	if len(skipped) > 0 {
-		body = append(body, fold{Summary: "not tried", Body: []Block{allFacts(skipped...)}})
-	}
-	if len(body) == 0 {
-		return nil
-	}
-	return []Block{section{Title: "Single changes to the plan",
-		Note: "one at a time, each between two blocks of the plan", Body: body}}
+	b.Top = max(1.04, roomFor(b.Rows))
+	return section{Title: "Single changes to the plan",
+		Note: "one at a time, each between two blocks of the plan", Body: []Block{b, plain(rows),
+			fold{Summary: "not tried", Body: []Block{allFacts(skipped...)}}}}
 }

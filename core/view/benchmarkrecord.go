@@ -1,6 +1,8 @@
 package view
 
 import (
+	"fmt"
+
 	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -95,4 +97,72 @@ type option struct {
 	WhyNot  string    `json:"why_not"`
 	Better  bool      `json:"better"`
 	Verdict string    `json:"verdict"`
+}
+
+// factor is "3.00×".
+func factor(gain float64) string { return fmt.Sprintf("%.2f×", gain) }
+
+// gained is "1.20× (1.10 to 1.31)".
+func gained(s spreadOf) string {
+	if s.Low == s.High {
+		return factor(s.Median)
+	}
+	return fmt.Sprintf("%s (%.2f to %.2f)", factor(s.Median), s.Low, s.High)
+}
+
+// spanned is "66.7 (60.1 to 70)".
+func (s spreadOf) spanned(text func(float64) string) string {
+	if s.Low == s.High {
+		return text(s.Median)
+	}
+	return fmt.Sprintf("%s (%s to %s)", text(s.Median), text(s.Low), text(s.High))
+}
+
+func (s spreadOf) middle() string { return short(s.Median) }
+
+// shape returns "batch 8 × 4, fp16", with ", checkpointing" where that is on.
+func (s side) shape() string {
+	text, precision := "batch "+s.batch(), "fp32"
+	for _, half := range []string{"fp16", "bf16"} {
+		if s.Settings[half] == true {
+			precision = half
+		}
+	}
+	if s.Settings["gradient_checkpointing"] == true {
+		precision += ", checkpointing"
+	}
+	return text + ", " + precision
+}
+
+func (s side) batch() string {
+	return s.setting("per_device_train_batch_size") + " × " +
+		s.setting("gradient_accumulation_steps")
+}
+
+// setting returns the value of a setting as text.
+func (s side) setting(name string) string {
+	if value := s.Settings[name]; value != nil {
+		return fmt.Sprint(value)
+	}
+	return unknown
+}
+
+// microBatches are those of a step: "2", "2 to 4".
+func (s side) microBatches() string {
+	low, high := 0, 0
+	for _, b := range s.Blocks {
+		for _, step := range b.Steps {
+			if low == 0 || step.MicroBatches < low {
+				low = step.MicroBatches
+			}
+			high = max(high, step.MicroBatches)
+		}
+	}
+	switch {
+	case high == 0:
+		return unknown
+	case low == high:
+		return fmt.Sprintf("%d", low)
+	}
+	return fmt.Sprintf("%d to %d", low, high)
 }

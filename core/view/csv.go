@@ -3,27 +3,13 @@ package view
 import (
 	"cmp"
 	"encoding/csv"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // formulaStarts are what a spreadsheet takes a text for a formula by.
 const formulaStarts = "=+-@\t\r"
-
-var spreadColumns = []string{"clips_per_s", "audio_per_s", "step_s", "cpu_use", "gain", "cpu_gain"}
-
-// csvColumns are those of a benchmark's table.
-func csvColumns() []string {
-	columns := []string{"what", "name", "value", "problem"}
-	for _, column := range spreadColumns {
-		columns = append(columns, column, column+"_low", column+"_high")
-	}
-	return append(columns, "padding", "gpu_use", "gpu_memory_bytes", "peak_bytes", "ram_bytes",
-		"waiting", "forward", "backward", "optimizer", "other", "start_s", "again_s")
-}
-
-// csvRow holds cells by their columns; unknown values are empty.
-type csvRow map[string]string
 
 // Cell is a text in a table for spreadsheets, never a formula.
 func Cell(text string) string {
@@ -33,94 +19,73 @@ func Cell(text string) string {
 	return text
 }
 
-func (c csvRow) text(column, text string) { c[column] = Cell(text) }
-
-func (c csvRow) number(column string, figure *float64) {
-	if figure != nil {
-		c[column] = strconv.FormatFloat(*figure, 'f', -1, 64)
-	}
-}
-
-func (c csvRow) spread(column string, s *spreadOf) {
-	if s != nil {
-		c.number(column, &s.Median)
-		c.number(column+"_low", &s.Low)
-		c.number(column+"_high", &s.High)
-	}
-}
-
-// benchmarkCSV is a row for each side, way to load, change, and for the speed-up.
-func benchmarkCSV(r benchmarkRecord) (string, error) {
-	var rows []csvRow
-	for _, s := range r.sides() {
-		row := csvRow{"what": "side"}
-		row.text("name", s.Name)
-		row.side(s)
-		rows = append(rows, row)
-	}
-	for _, l := range r.Loader {
-		row := csvRow{"what": "loader", "name": strconv.Itoa(l.Workers) + " workers"}
-		if l.Prefetch != nil {
-			row["value"] = strconv.Itoa(*l.Prefetch)
+// spreadsheet writes a row for each object that a record has under some names, alone or in a list:
+// the name, and every number and text in the object. Lists and settings are left out of rows.
+func spreadsheet(names ...string) func(raw []byte) (string, error) {
+	return read(func(record map[string]any) (string, error) {
+		var rows []map[string]string
+		columns := map[string]bool{}
+		add := func(name string, object any) {
+			cells := map[string]string{}
+			flatten("", object, cells)
+			if len(cells) > 0 {
+				cells["what"] = name
+				rows = append(rows, cells)
+			}
+			for column := range cells {
+				columns[column] = column != "what"
+			}
 		}
-		row.spread("clips_per_s", &l.ClipsPerS)
-		row.spread("audio_per_s", l.AudioPerS)
-		row.number("start_s", &l.StartS)
-		row.number("again_s", &l.AgainS)
-		rows = append(rows, row)
-	}
-	for _, o := range r.Options {
-		rows = append(rows, o.csv())
-	}
-	if r.Speedup != nil {
-		row := csvRow{"what": "speedup"}
-		row.spread("gain", r.Speedup)
-		row.spread("cpu_gain", r.CPUSpeedup)
-		rows = append(rows, row)
-	}
-	return written(csvColumns(), rows)
+		for _, name := range names {
+			if list, ok := record[name].([]any); ok {
+				for _, object := range list {
+					add(name, object)
+				}
+			} else {
+				add(name, record[name])
+			}
+		}
+		return written(columns, rows)
+	})
 }
 
-func (c csvRow) side(s side) {
-	c.text("problem", s.Problem)
-	for column, s := range map[string]*spreadOf{"clips_per_s": s.ClipsPerS,
-		"audio_per_s": s.AudioPerS, "step_s": s.StepS, "cpu_use": s.CPUUse} {
-		c.spread(column, s)
-	}
-	for column, figure := range map[string]*float64{"padding": s.Padding,
-		"gpu_use": s.Readings.GPUUse, "gpu_memory_bytes": s.Readings.GPUMemory,
-		"peak_bytes": s.Peak, "ram_bytes": s.Readings.RAM} {
-		c.number(column, figure)
-	}
-	for part, share := range s.Shares {
-		c.number(part, &share)
+// flatten writes what an object holds into cells, and joins the names of what lies deeper: a median
+// has the name of its figure, and what was measured of an option the names of a side's figures.
+func flatten(name string, value any, cells map[string]string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			switch key {
+			case "settings":
+			case "median":
+				flatten(cmp.Or(name, key), v[key], cells)
+			case "side":
+				flatten(name, v[key], cells)
+			default:
+				flatten(strings.TrimPrefix(name+"_"+key, "_"), v[key], cells)
+			}
+		}
+	case string:
+		cells[name] = cmp.Or(cells[name], Cell(v)) // an option's own before its side's
+	case float64:
+		cells[name] = strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		cells[name] = strconv.FormatBool(v)
 	}
 }
 
-func (o option) csv() csvRow {
-	row := csvRow{"what": "option"}
-	if o.Side != nil {
-		row.side(*o.Side)
-	}
-	row.text("name", o.Option)
-	row.text("value", o.Value)
-	row.text("problem", cmp.Or(o.Problem, o.WhyNot))
-	row.spread("gain", o.Gain)
-	row.spread("cpu_gain", o.CPUGain)
-	return row
-}
-
-func written(columns []string, rows []csvRow) (string, error) {
-	var out strings.Builder
-	w := csv.NewWriter(&out)
-	lines := [][]string{columns}
-	for _, r := range rows {
-		line := make([]string, len(columns))
-		for i, column := range columns {
-			line[i] = r[column]
+func written(columns map[string]bool, rows []map[string]string) (string, error) {
+	delete(columns, "what")
+	names := append([]string{"what"}, sortedKeys(columns)...)
+	lines := [][]string{slices.Clone(names)}
+	for _, cells := range rows {
+		line := make([]string, len(names))
+		for i, column := range names {
+			line[i] = cells[column]
 		}
 		lines = append(lines, line)
 	}
-	err := w.WriteAll(lines)
+	var out strings.Builder
+	err := csv.NewWriter(&out).WriteAll(lines)
 	return out.String(), err
 }

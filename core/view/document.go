@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -83,8 +84,12 @@ func (f facts) lines(width int) []string {
 	return append(lines, more(len(f.Items)+f.More-len(items))...)
 }
 
-// allFacts are facts of which text shows all, too.
-func allFacts(items ...string) facts { return facts{Items: items} }
+// allFacts are facts of which text shows all, too; empty ones are left out.
+func allFacts(items ...string) facts {
+	return facts{Items: slices.DeleteFunc(slices.Clone(items), func(item string) bool {
+		return item == ""
+	})}
+}
 
 // The signs of levels: in HTML and badges, and at the start of a notice in text.
 var signs = map[string]string{"serious": "✖", "warning": "⚠", "note": "ℹ", "good": "✓"}

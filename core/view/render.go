@@ -44,9 +44,10 @@ var kinds = map[string]view{
 	"comparison":     of(comparison),
 	"by hand":        of(handComparison),
 	"largest models": of(largest),
-	"benchmark":      {document: of(benchmark).document, csv: read(benchmarkCSV)},
+	"benchmark": {document: of(benchmark).document, csv: spreadsheet("original", "plan", "loader",
+		"options", "speedup", "cpu_speedup")},
 	"run":            of(run),
-	"run comparison": {document: of(compareRuns).document, csv: read(compareRunsCSV)},
+	"run comparison": {document: of(compareRuns).document, csv: spreadsheet("figures", "settings")},
 	"panel":          of(panel),
 	"screen":         of(screen),
 }

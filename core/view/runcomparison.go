@@ -180,24 +180,3 @@ func setting(value any) string {
 	}
 	return "None"
 }
-
-// compareRunsCSV is a row for each figure, then for each setting.
-func compareRunsCSV(r RunComparison) (string, error) {
-	var rows []csvRow
-	for _, f := range r.Figures {
-		row := csvRow{"what": "figure", "unit": Cell(f.Unit)}
-		row.text("name", f.Key)
-		row.number("a", f.A)
-		row.number("b", f.B)
-		row.number("ratio", f.Ratio)
-		rows = append(rows, row)
-	}
-	for _, s := range r.Settings {
-		row := csvRow{"what": "setting"}
-		row.text("name", s.Name)
-		row.text("a", setting(s.A))
-		row.text("b", setting(s.B))
-		rows = append(rows, row)
-	}
-	return written([]string{"what", "name", "unit", "a", "b", "ratio"}, rows)
-}
