@@ -4,46 +4,39 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // alternatives are the plan and the other ways, each epoch with a meter.
-func (r planRecord) alternatives() []Block {
+func (r planRecord) alternatives() section {
 	c := r.Config
 	if len(c.Alternatives) == 0 {
-		return nil
+		return section{}
 	}
-	longest := 0.0
-	for _, a := range c.Alternatives {
+	yes, faster := true, []string(nil)
+	mine := profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes,
+		PeakBytes: &c.PredictedBytes}
+	if c.Times != nil {
+		mine.EpochHours = &c.Times.EpochHours
+	}
+	all, longest := append([]profile.Alternative{mine}, c.Alternatives...), 0.0
+	for _, a := range all {
 		if a.EpochHours != nil {
 			longest = max(longest, a.EpochHours.Likely)
 		}
 	}
-	var own *profile.Range
-	if c.Times != nil {
-		own = &c.Times.EpochHours
-		longest = max(longest, own.Likely)
-	}
-	yes, peak := true, c.PredictedBytes
 	t := table{Head: []string{"option", "what", "fits", "peak", "an epoch", "against the plan"}}
-	mine := alternativeRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes,
-		PeakBytes: &peak, EpochHours: own}, longest)
-	mine.Class = "mine"
-	t.Rows = append(t.Rows, mine)
-	var faster []string
-	for _, a := range c.Alternatives {
+	for _, a := range all {
 		t.Rows = append(t.Rows, alternativeRow(a, longest))
 		if a.Speed != nil && a.Why != "" && againstPlan(*a.Speed) != "as fast" {
 			faster = append(faster, fmt.Sprintf("· %s: %s, but %s", name(a.Name),
 				againstPlan(*a.Speed), a.Why))
 		}
 	}
-	body := []Block{t}
-	if len(faster) > 0 {
-		body = append(body, allFacts(faster...))
-	}
-	return []Block{section{Title: "Alternatives", Body: body}}
+	t.Rows[0].Class, t.Rows[0].Cells[5].Text = "mine", ""
+	return section{Title: "Alternatives", Body: []Block{t, allFacts(faster...)}}
 }
 
 func alternativeRow(a profile.Alternative, longest float64) row {
@@ -55,16 +48,9 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 	if a.EpochHours != nil && longest > 0 {
 		epoch.Meter = a.EpochHours.Likely / longest
 	}
-	against := cell{Text: unknown, Class: "tight"}
-	switch {
-	case a.Name == "this plan":
-		against.Text = ""
-	case a.Speed != nil:
-		against.Text = againstPlan(*a.Speed)
-	}
 	peak := known(a.PeakBytes, func(bytes int64) string { return units.InGiB(bytes) })
 	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits,
-		{Text: peak, Class: "tight"}, epoch, against}}
+		{Text: peak, Class: "tight"}, epoch, {Text: known(a.Speed, againstPlan), Class: "tight"}}}
 }
 
 // againstPlan is "42 % slower", "as fast" or "11 % faster", by the rows of an hour.
@@ -89,14 +75,24 @@ func fitting(fits bool) cell {
 
 // short is "8 × 4, fp16, checkpointing": the plan beside its alternatives.
 func (r planRecord) short() string {
-	c := r.Config
-	parts := []string{fmt.Sprintf("%d × %d", c.PerDeviceTrainBatchSize,
-		c.GradientAccumulationSteps), c.Precision()}
-	if c.GradientCheckpointing {
-		parts = append(parts, c.Checkpointing().Name())
-	}
+	c, sized := r.Config, ""
 	if c.MicroBatching == "memory" {
-		parts = append(parts, "sized by memory")
+		sized = "sized by memory"
 	}
-	return strings.Join(append(parts, c.LengthHandling+" order"), ", ")
+	return joined(shortSettings(compare.Settings{Batch: c.PerDeviceTrainBatchSize,
+		Accumulation: c.GradientAccumulationSteps, Precision: c.Precision(),
+		Checkpointing: c.GradientCheckpointing, EveryNLayers: c.EveryNLayers,
+		Offload: c.OffloadCheckpoints}), sized, c.LengthHandling+" order")
+}
+
+// shortSettings is "8 × 4, bf16, checkpointing, 8-bit".
+func shortSettings(s compare.Settings) string {
+	checkpointing, bits := "", ""
+	if s.Checkpointing {
+		checkpointing = profile.CheckpointingOf(true, s.EveryNLayers, s.Offload).Name()
+	}
+	if strings.Contains(s.Optimizer, "8bit") {
+		bits = "8-bit"
+	}
+	return joined(fmt.Sprintf("%d × %d", s.Batch, s.Accumulation), s.Precision, checkpointing, bits)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/compare"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -23,10 +22,8 @@ func handComparison(r handRecord) Document {
 	for _, c := range r.Cases {
 		doc.Blocks = append(doc.Blocks, c.section(shared))
 	}
-	if len(shared) > 0 {
-		doc.Blocks = append(doc.Blocks, section{Title: "where the figures are from",
-			Body: []Block{allFacts(shared...)}})
-	}
+	doc.Blocks = append(doc.Blocks, section{Title: "where the figures are from",
+		Body: []Block{allFacts(shared...)}})
 	return doc
 }
 
@@ -63,10 +60,7 @@ func (c handCase) section(shared []string) section {
 		}
 	}
 	s := section{Title: c.title(), Body: []Block{
-		allFacts(joined(workload(c.Workload), c.precision())), taken}}
-	if len(totals.Rows) > 0 {
-		s.Body = append(s.Body, totals)
-	}
+		allFacts(workload(c.Workload)), taken, totals}}
 	if len(c.Rows) == 0 || c.Rows[len(c.Rows)-1].Name != "plan" {
 		s.Body = append(s.Body, notice{Level: "warning",
 			What: "no plan fits; asrconfig compare without --by-hand says what would"})
@@ -83,24 +77,11 @@ func (c handCase) title() string {
 		units.InGiB(c.MemoryBytes), name(c.Model))
 }
 
-// precision is that of all settings; "" where they differ.
-func (c handCase) precision() string {
-	for _, row := range c.Rows {
-		if row.Precision != c.Rows[0].Precision {
-			return ""
-		}
-	}
-	if len(c.Rows) == 0 {
-		return ""
-	}
-	return c.Rows[0].Precision
-}
-
 // taken is "aggressive | 8 × 4, checkpointing | 31.2 GiB, 139 % | out of memory".
 func (c handCase) taken(h compare.HandRow) row {
 	rate, speed := "out of memory", ""
 	if h.Fits {
-		rate = shortRange(h.SampleRate)
+		rate = around(h.SampleRate)
 	}
 	if h.PlanSpeed != nil && h.Name != "plan" {
 		speed = fmt.Sprintf("%.2f×", *h.PlanSpeed)
@@ -111,24 +92,13 @@ func (c handCase) taken(h compare.HandRow) row {
 		{Text: peak, Class: "tight"}, {Text: rate, Class: "tight"}, {Text: speed, Class: "tight"}}}
 }
 
-// short is "8 × 4, checkpointing", with the precision where settings differ in it, and "split"
-// where the guard splits steps.
+// short is "8 × 4, bf16, checkpointing", with "split" where the guard splits steps.
 func (c handCase) short(h compare.HandRow) string {
-	precision, checkpointing, split, optimizer := "", "", "", ""
-	if c.precision() == "" {
-		precision = h.Precision
-	}
-	if h.Checkpointing {
-		checkpointing = profile.CheckpointingOf(true, h.EveryNLayers, h.Offload).Name()
-	}
+	split := ""
 	if h.MicroBatching == "memory" {
 		split = "split"
 	}
-	if h.Optimizer != c.Rows[0].Optimizer {
-		optimizer = h.Optimizer
-	}
-	return joined(fmt.Sprintf("%d × %d", h.Batch, h.Accumulation), precision, checkpointing,
-		optimizer, split)
+	return joined(shortSettings(h.Settings), split)
 }
 
 func totalsHead(totals []compare.HandTotal) (heads []string) {
@@ -142,26 +112,8 @@ func totalsHead(totals []compare.HandTotal) (heads []string) {
 func handTotals(h compare.HandRow) row {
 	cells := []cell{{Text: h.Name, Class: "tight"}}
 	for _, t := range h.Totals {
-		cells = append(cells, cell{Text: shortRange(&t.Hours), Class: "tight"},
-			cell{Text: shortRange(t.CostUSD), Class: "tight"})
+		cells = append(cells, cell{Text: around(&t.Hours), Class: "tight"},
+			cell{Text: around(t.CostUSD), Class: "tight"})
 	}
 	return row{Cells: cells}
-}
-
-// shortRange is "9.56 (7.0–12)".
-func shortRange(r *profile.Range) string {
-	return known(r, func(r profile.Range) string {
-		return fmt.Sprintf("%s (%s–%s)", number(r.Likely), shortNumber(r.Low), shortNumber(r.High))
-	})
-}
-
-// shortNumber has two digits that count, or all of a whole number.
-func shortNumber(x float64) string {
-	switch {
-	case x >= 9.95:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 0.995:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.2g", x)
 }

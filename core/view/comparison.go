@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -29,33 +31,58 @@ func (r comparisonRecord) plans() []gpuPlan {
 }
 
 func comparison(r comparisonRecord) Document {
-	doc := Document{Title: r.Model.label() + ": " + workload(r.Workload)}
-	doc.Brief = r.brief(doc.Title)
-	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $",
-		"kWh", "bound by"}}
+	title := r.Model.label() + ": " + workload(r.Workload)
 	var others []Block
-	for _, plan := range r.plans() {
-		if plan.Fits {
-			t.Rows = append(t.Rows, plan.row())
-		} else {
-			others = append(others, plan.unfit())
-		}
-	}
-	if len(t.Rows) > 0 {
-		doc.Blocks = append(doc.Blocks, t)
-	}
-	doc.Blocks = append(append(doc.Blocks, r.best()), others...)
 	var notes []string
 	for _, plan := range r.plans() {
+		if !plan.Fits {
+			others = append(others, plan.unfit())
+		}
 		for _, note := range plan.Notes {
 			notes = append(notes, "· "+plan.name()+": "+note)
 		}
 	}
-	if len(notes) > 0 {
-		doc.Blocks = append(doc.Blocks, allFacts(notes...))
+	return Document{Title: title, Brief: r.brief(title, len(others)), Blocks: append(append(
+		[]Block{rowsOf(r.plans()), inText(r.best())}, others...), allFacts(notes...),
+		fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})}
+}
+
+// rowsOf is a table of the plans that fit.
+func rowsOf(plans []gpuPlan) table {
+	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $",
+		"kWh", "bound by"}}
+	for _, plan := range plans {
+		if plan.Fits {
+			t.Rows = append(t.Rows, plan.row())
+		}
 	}
-	doc.Blocks = append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})
-	return doc
+	return t
+}
+
+const shownRows = 8 // of a table in a short form
+
+// brief is the cheapest and the fastest machine, and the rows that fit: of many the cheapest.
+func (r comparisonRecord) brief(title string, unfit int) []Block {
+	plans, others := r.plans(), ""
+	if len(plans) > shownRows {
+		slices.SortStableFunc(plans, func(a, b gpuPlan) int {
+			return cmp.Compare(a.expense(), b.expense())
+		})
+	}
+	if unfit > 0 {
+		others = fmt.Sprintf("… and %d on which it does not fit", unfit)
+	}
+	t := rowsOf(plans)
+	t.Brief, t.Skip = shownRows, map[int]bool{2: true, 6: true}
+	return []Block{allFacts(title, strings.Join(r.best(), "; ")), t, allFacts(others)}
+}
+
+// expense is the likely cost, and behind all that are known one that is not.
+func (p gpuPlan) expense() float64 {
+	if p.Cost == nil {
+		return math.Inf(1)
+	}
+	return p.Cost.Likely
 }
 
 // workload is "100 clips, 0.2 h, longest 8 s; effective batch 32, 3 epochs".
@@ -69,8 +96,7 @@ func workload(w compare.Workload) string {
 }
 
 // best are the cheapest and the fastest, which marks tell in HTML.
-func (r comparisonRecord) best() inText {
-	var lines inText
+func (r comparisonRecord) best() (lines []string) {
 	for _, plan := range r.plans() {
 		if plan.Cheapest {
 			lines = append(lines, "cheapest: "+plan.name())
@@ -105,7 +131,7 @@ func (p gpuPlan) row() row {
 			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},
 		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
 		{Text: known(p.EnergyKWh, func(r profile.Range) string {
-			return number(r.Likely)
+			return rough(r.Likely)
 		})}, {Text: p.bound()},
 	}}
 }
@@ -123,37 +149,18 @@ func (p gpuPlan) bound() string {
 
 // short is "8 × 4, bf16", with what else the plan needs.
 func (p gpuPlan) short() string {
-	parts := []string{fmt.Sprintf("%d × %d", p.Batch, p.Accumulation), p.Precision}
-	if p.Checkpointing {
-		parts = append(parts, profile.CheckpointingOf(true, p.EveryNLayers, p.Offload).Name())
-	}
-	if strings.Contains(p.Optimizer, "8bit") {
-		parts = append(parts, "8-bit")
-	}
+	lora := ""
 	if p.LoRARank > 0 {
-		parts = append(parts, fmt.Sprintf("LoRA %d", p.LoRARank))
+		lora = fmt.Sprintf("LoRA %d", p.LoRARank)
 	}
-	return strings.Join(parts, ", ")
+	return joined(shortSettings(p.Settings), lora)
 }
 
 // around is "2.7 (1.5–4.7)".
 func around(r *profile.Range) string {
 	return known(r, func(r profile.Range) string {
-		return fmt.Sprintf("%s (%s–%s)", number(r.Likely), number(r.Low), number(r.High))
+		return fmt.Sprintf("%s (%s–%s)", short(r.Likely), rough(r.Low), rough(r.High))
 	})
-}
-
-// number has two or three digits that count.
-func number(x float64) string {
-	switch {
-	case x >= 100:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 10:
-		return fmt.Sprintf("%.1f", x)
-	case x >= 0.1:
-		return fmt.Sprintf("%.2f", x)
-	}
-	return fmt.Sprintf("%.2g", x)
 }
 
 func (p gpuPlan) unfit() notice {
@@ -243,9 +250,10 @@ func largest(r largestRecord) Document {
 	for i, words := range changes {
 		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
-	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing",
-		name(r.GPU), units.InGiB(r.Budget), r.Seconds), Blocks: []Block{allFacts(first...), t}}
-	t.Brief = shownRows
-	doc.Brief = []Block{allFacts(append([]string{doc.Title}, first...)...), t}
-	return doc
+	title := fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU),
+		units.InGiB(r.Budget), r.Seconds)
+	short := t
+	short.Brief = shownRows
+	return Document{Title: title, Blocks: []Block{allFacts(first...), t},
+		Brief: []Block{allFacts(append([]string{title}, first...)...), short}}
 }

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -18,35 +20,48 @@ var orders = map[string]string{"random": "random", "grouped": "grouped by length
 	"bucketed": "in 10 buckets", "sorted": "sorted"}
 
 func dataset(d profile.Dataset) Document {
-	doc := Document{Title: datasetLine(d), Blocks: []Block{allFacts(datasetFacts(d)...)},
-		Brief: briefDataset(d)}
-	if drawable(d) {
-		h := durations(d, nil, nil)
-		h.Note = paddingWords(d)
-		doc.Blocks = append(doc.Blocks, h)
-	}
-	doc.Blocks = append(doc.Blocks, padding(d)...)
+	h := durations(d, nil, nil)
+	h.Note = paddingWords(d)
+	blocks := []Block{allFacts(datasetFacts(d)...), h, padding(d), outliers(d)}
 	for _, warning := range d.Warnings {
 		headline, reason, _ := strings.Cut(warning, ". ")
-		doc.Blocks = append(doc.Blocks, notice{Level: "warning", What: headline,
-			Lines: advice(reason, "")})
+		blocks = append(blocks, notice{Level: "warning", What: headline, Lines: advice(reason, "")})
 	}
-	if n := d.Duplicates.Count; n > 0 {
-		var groups []string
-		for _, group := range d.Duplicates.Groups {
-			groups = append(groups, strings.Join(group, ", "))
-		}
-		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy",
-			"likely copies"), Body: []Block{allFacts(groups...)}}}})
+	var copies []string
+	for _, group := range d.Duplicates.Groups {
+		copies = append(copies, strings.Join(group, ", "))
 	}
-	doc.Blocks = append(doc.Blocks, badFiles(d)...)
-	return doc
+	return Document{Title: datasetLine(d), Brief: briefDataset(d), Blocks: append(blocks,
+		inHTML{[]Block{fold{Summary: counted(d.Duplicates.Count, "likely copy", "likely copies"),
+			Body: []Block{allFacts(copies...)}}}}, badFiles(d))}
 }
 
-// drawable reports whether there is a histogram: of measured clips, with an edge more than counts.
-func drawable(d profile.Dataset) bool {
-	return d.MeasuredCount > 0 && len(d.Histogram.Counts) > 0 &&
-		len(d.Histogram.EdgesS) == len(d.Histogram.Counts)+1
+// briefDataset is how much there is, its lengths in a line, what padding costs, and what is wrong
+// with it.
+func briefDataset(d profile.Dataset) []Block {
+	lines := append([]string{datasetLine(d)}, datasetFacts(d)...)
+	if h := durations(d, nil, nil); len(h.Edges) > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %s %s %s %s %s", h.Title, short(h.Edges[0]), h.Unit,
+			heights(h.Counts), short(h.Edges[len(h.Edges)-1]), h.Unit))
+	}
+	var wrong []string
+	for _, warning := range d.Warnings {
+		wrong = append(wrong, marks["warning"]+" "+warning)
+	}
+	for _, bad := range first(3, d.BadFiles) {
+		wrong = append(wrong, fmt.Sprintf("%s %s: %s", marks["warning"], bad.Path, bad.Error))
+	}
+	return []Block{allFacts(append(lines, paddingWords(d))...), facts{Items: wrong, Brief: 7}}
+}
+
+// heights are counts as blocks of a height, the highest for the most; nothing for none.
+func heights(counts []int) string {
+	tallest := max(1, slices.Max(counts))
+	drawn := make([]rune, len(counts))
+	for i, n := range counts {
+		drawn[i] = blocks[(n*(len(blocks)-1)+tallest-1)/tallest]
+	}
+	return string(drawn)
 }
 
 // datasetLine is "4300 clips, 9.81 h, 1.50–25.00 s, mean 8.22 s (folder clips)", with what cannot
@@ -122,10 +137,13 @@ func mix(counts map[string]int, unit string) string {
 	return units.Listed(names, ", ", 8)
 }
 
-// durations is the histogram with the median, the 95th percentile, and what a plan adds: in
-// seconds, of texts in tokens.
+// durations is the histogram of measured clips with the median, the 95th percentile, and what a
+// plan adds: in seconds, of texts in tokens.
 func durations(d profile.Dataset, marks []mark, ranges []clipRange) histogram {
 	r, p := d.RowKind, d.PercentilesS
+	if d.MeasuredCount <= 0 || len(d.Histogram.EdgesS) != len(d.Histogram.Counts)+1 {
+		return histogram{}
+	}
 	say := func(seconds float64) string { return r.Figure("%.2f", seconds) + " " + r.Unit() }
 	h := histogram{
 		Kind: "histogram", Title: byLength(r), Unit: r.Unit(), Noun: r.Noun(),
@@ -161,41 +179,40 @@ func scaled(r units.RowKind, seconds []float64) []float64 {
 	return out
 }
 
-// paddingWords is "padding in batches of 8: random 70.8%, …".
+// paddingWords is "padding in batches of 8: random 70.8%, …"; "" of a single clip.
 func paddingWords(d profile.Dataset) string {
 	var costs []string
-	for _, p := range d.Padding {
-		costs = append(costs, fmt.Sprintf("%s %.1f%%", orderWords(p), 100*p.Waste))
+	for _, r := range padding(d).Rows {
+		costs = append(costs, r.Name+" "+r.Text)
 	}
-	return fmt.Sprintf("padding in batches of %d: %s", d.BatchSize, strings.Join(costs, ", "))
+	if costs == nil {
+		return ""
+	}
+	return padding(d).Title + ": " + strings.Join(costs, ", ")
 }
 
-func orderWords(p profile.Padding) string {
-	if words, ok := orders[p.Order]; ok {
-		return words
-	}
-	return p.Order
-}
-
-// padding is what padding costs, and the few clips that cost most of it.
-func padding(d profile.Dataset) []Block {
-	if d.MeasuredCount <= 1 || len(d.Padding) == 0 {
-		return nil
-	}
+// padding is what it costs, by the order of clips.
+func padding(d profile.Dataset) bars {
 	b := bars{Kind: "bars", Title: fmt.Sprintf("padding in batches of %d", d.BatchSize), Unit: "%",
 		Top: 1}
 	for _, p := range d.Padding {
-		b.Rows = append(b.Rows, barRow{Name: orderWords(p),
-			Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
+		if d.MeasuredCount > 1 {
+			b.Rows = append(b.Rows, barRow{Name: cmp.Or(orders[p.Order], p.Order),
+				Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
+		}
 	}
-	blocks := []Block{b}
-	if o := d.Outliers; o != nil {
-		blocks = append(blocks, allFacts(fmt.Sprintf("%s %.0f%% of the padded time",
-			counted(o.Count, fmt.Sprintf("%s over %s holds", d.RowKind.Noun(),
-				d.RowKind.Length(o.OverS)), fmt.Sprintf("%s over %s hold", d.RowKind.Nouns(),
-				d.RowKind.Length(o.OverS))), 100*o.PaddedShare)))
+	return b
+}
+
+// outliers are the few clips that cost most of the padding.
+func outliers(d profile.Dataset) facts {
+	o := d.Outliers
+	if o == nil || d.MeasuredCount <= 1 {
+		return facts{}
 	}
-	return blocks
+	over := " over " + d.RowKind.Length(o.OverS)
+	return allFacts(fmt.Sprintf("%s %.0f%% of the padded time", counted(o.Count,
+		d.RowKind.Noun()+over+" holds", d.RowKind.Nouns()+over+" hold"), 100*o.PaddedShare))
 }
 
 // badNoun is "bad file", "bad text".
@@ -207,14 +224,11 @@ func badNoun(d profile.Dataset) string {
 }
 
 // badFiles are the files that cannot be used.
-func badFiles(d profile.Dataset) []Block {
-	if d.BadCount == 0 {
-		return nil
-	}
+func badFiles(d profile.Dataset) fold {
 	var lines []string
-	for _, bad := range d.BadFiles[:min(len(d.BadFiles), shownBad)] {
+	for _, bad := range first(shownBad, d.BadFiles) {
 		lines = append(lines, fmt.Sprintf("%s: %s", bad.Path, bad.Error))
 	}
-	return []Block{fold{Summary: count(d.BadCount, badNoun(d)) + " left out",
-		Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}}
+	return fold{Summary: count(d.BadCount, badNoun(d)) + " left out",
+		Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}
 }

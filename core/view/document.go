@@ -35,6 +35,26 @@ func (d Document) lines(width int) []string {
 	return append(wrap(d.Title, width, ""), linesOf(d.Blocks, width)...)
 }
 
+// briefLines are the most lines of a short form. Usual ones have half as many, those of plans 15 to
+// 22: with what to do next a terminal of 24 lines is full.
+const briefLines = 30
+
+// brief is a document's short form: what to do and what it gives, what matters most, what to look
+// out for.
+func (d Document) brief(width int) []string {
+	if d.Brief == nil {
+		return d.lines(width)
+	}
+	lines := linesOf(d.Brief, width)
+	if len(lines) > 0 && lines[0] == "" { // before the title of a section
+		lines = lines[1:]
+	}
+	if surplus := len(lines) - briefLines + 1; surplus > 1 {
+		lines = append(lines[:briefLines-1], fmt.Sprintf("… and %d more lines", surplus))
+	}
+	return lines
+}
+
 func linesOf(blocks []Block, width int) []string {
 	var lines []string
 	for _, b := range blocks {
@@ -95,9 +115,9 @@ func allFacts(items ...string) facts {
 var signs = map[string]string{"serious": "✖", "warning": "⚠", "note": "ℹ", "good": "✓"}
 var marks = map[string]string{"serious": "!!", "warning": "!", "note": "·", "good": "✓"}
 
-// notice is a caution or a verdict.
+// notice is a caution, a verdict, or an entry of a list with what is to be known of it.
 type notice struct {
-	Level string // "serious", "warning", "note" or "good"
+	Level string // "serious", "warning", "note", "good", or "" of an entry
 	What  string // is the case
 	Lines []string
 }
@@ -106,7 +126,7 @@ func (notice) templateName() string { return "notice" }
 func (n notice) Sign() string       { return signs[n.Level] }
 
 func (n notice) lines(width int) []string {
-	lines := wrap(marks[n.Level]+" "+n.What, width, "   ")
+	lines := wrap(strings.TrimLeft(marks[n.Level]+" "+n.What, " "), width, "   ")
 	for _, line := range n.Lines {
 		lines = append(lines, indented(wrap(line, width-3, "  "), "   ")...)
 	}
@@ -183,9 +203,7 @@ func (p pairs) lines(width int) []string {
 // fold is a part that HTML shows when its summary is clicked, and text always.
 type fold struct {
 	Summary string
-	Changed string // behind the summary in HTML: what the user changed,
-	Digest  string // and the body in one line; "" for none
-	Open    bool   // from the start
+	Open    bool // from the start
 	Body    []Block
 }
 

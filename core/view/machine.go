@@ -37,6 +37,19 @@ func hardwareLines(h profile.Hardware) []string {
 	return append(lines, hostLine(h))
 }
 
+// machineLine is "2 × Tesla T4, 15.0 GiB; CPU 2 cores, RAM 20.3 GiB available of 23.5 GiB".
+func machineLine(h profile.Hardware) string {
+	if len(h.GPUs) == 0 {
+		return hardwareLines(h)[0] + "; " + hostLine(h)
+	}
+	var names []string
+	for _, g := range h.GPUs {
+		names = append(names, fmt.Sprintf("%s, %s", name(g.Name),
+			units.InGiB(g.MemoryTotalBytes)))
+	}
+	return several(names) + "; " + hostLine(h)
+}
+
 func hostLine(h profile.Hardware) string {
 	cores := fmt.Sprintf("%d cores", h.CPU.LogicalCores)
 	if h.CPU.LimitSource != "" {

@@ -85,6 +85,21 @@ func memory(r memoryRecord) Document {
 	return doc
 }
 
+// brief is the verdict, the figures, and what holds the memory.
+func (r memoryRecord) brief(title string) []Block {
+	var holds []string
+	for _, component := range ordered(r.AtPeak.Components) {
+		holds = append(holds, fmt.Sprintf("%s %s (%s)", strings.ReplaceAll(component, "_", " "),
+			units.Size(r.AtPeak.Components[component]), r.shareOfPeak(component)))
+	}
+	held := ""
+	if holds != nil {
+		held = "held by " + strings.Join(holds, ", ")
+	}
+	return []Block{allFacts(title), r.verdict(), allFacts(r.peaks(), held),
+		facts{Items: r.remarks().Items, Brief: 4}}
+}
+
 // verdict is whether it fits, and by how much; the need alone when there is no GPU given.
 func (r memoryRecord) verdict() notice {
 	n := notice{Level: "note", What: r.shortVerdict()}

@@ -3,7 +3,6 @@ package view
 import (
 	"math"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -38,47 +37,28 @@ func indented(lines []string, indent string) []string {
 }
 
 // wrap breaks a text into lines no wider than width; those after the first begin with hanging. What
-// fits keeps its spaces.
+// fits keeps its spaces, and a word wider than a line is cut.
 func wrap(text string, width int, hanging string) []string {
-	if columns(text) <= width {
-		return []string{text}
-	}
 	var lines []string
-	line, indent := "", ""
-	for _, word := range words(text) {
-		for word != "" && columns(line)+columns(strings.TrimRight(word, " ")) > width {
-			if strings.TrimSpace(line) == "" { // a word wider than a line
-				cut := []rune(word)
-				room := min(len(cut), max(1, width-columns(line)))
-				lines = append(lines, line+string(cut[:room]))
-				word = string(cut[room:])
-			} else {
-				lines = append(lines, strings.TrimRight(line, " "))
-			}
-			indent = hanging
-			line = indent
-			word = strings.TrimLeft(word, " ")
+	indent, room, rest := "", width, []rune(text)
+	for len(rest) > room {
+		cut := room
+		for cut > 0 && !(rest[cut] == ' ' && rest[cut-1] != ' ') {
+			cut--
 		}
-		line += word
+		if cut == 0 {
+			cut = room
+		}
+		lines = append(lines, indent+string(rest[:cut]))
+		for rest = rest[cut:]; len(rest) > 0 && rest[0] == ' '; {
+			rest = rest[1:]
+		}
+		indent, room = hanging, max(1, width-columns(hanging))
 	}
-	if strings.TrimSpace(line) != "" || len(lines) == 0 {
-		lines = append(lines, strings.TrimRight(line, " "))
+	if len(rest) > 0 || len(lines) == 0 {
+		lines = append(lines, indent+strings.TrimRight(string(rest), " "))
 	}
 	return lines
-}
-
-// words splits a text behind its spaces, which stay with the word before them.
-func words(text string) []string {
-	var parts []string
-	start, spaced := 0, false
-	for i, r := range text {
-		if spaced && !unicode.IsSpace(r) {
-			parts = append(parts, text[start:i])
-			start = i
-		}
-		spaced = unicode.IsSpace(r)
-	}
-	return append(parts, text[start:])
 }
 
 // grid is a table as lines: columns as wide as their widest cell, the widest ones wrapped where

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,11 +22,6 @@ type planRecord struct {
 }
 
 func plan(r planRecord) Document {
-	doc := Document{Title: r.title(), Blocks: []Block{r.settings(),
-		allFacts("policy " + r.Config.Policy + ", preset " + r.Config.Preset)}, Brief: r.brief(),
-		BriefWidth: terminalWidth}
-	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
-	add(r.cautions(true)...)
 	var machine []string
 	if r.Hardware != nil {
 		machine = hardwareLines(*r.Hardware)
@@ -33,23 +29,81 @@ func plan(r planRecord) Document {
 	if r.Model != nil {
 		machine = append(machine, modelLines(*r.Model)...)
 	}
-	if machine != nil {
-		add(section{Title: "Hardware and model", Body: []Block{allFacts(machine...)}})
+	title := settingsTitle
+	if r.Model != nil && r.Model.Name != "" {
+		title += " for " + name(r.Model.Name)
 	}
-	add(r.devices()...)
-	add(beside{r.data(), append(r.memory(), r.times()...)},
-		section{Title: "Decisions", Body: decisionGroups(r.Decisions)})
-	add(r.alternatives()...)
-	add(section{Title: "Cautions", Body: r.cautions(false)})
-	return doc
+	blocks := []Block{r.settings(), allFacts("policy " + r.Config.Policy + ", preset " +
+		r.Config.Preset)}
+	return Document{Title: title, Brief: r.brief(), BriefWidth: terminalWidth,
+		Blocks: append(append(blocks, r.cautions(true)...),
+			section{Title: "Hardware and model", Body: []Block{allFacts(machine...)}}, r.devices(),
+			beside{{r.data()}, {r.memory(), r.times()}},
+			section{Title: "Decisions", Body: decisionGroups(r.Decisions)}, r.alternatives(),
+			section{Title: "Cautions", Body: r.cautions(false)})}
 }
 
-// title is "Optimized Settings for facebook/wav2vec2-xls-r-300m".
-func (r planRecord) title() string {
-	if r.Model == nil || r.Model.Name == "" {
-		return settingsTitle
+// brief is what the plan was made from, the settings, and the most serious cautions, each with its
+// remedy.
+func (r planRecord) brief() []Block {
+	var inputs, cautions []string
+	if r.Hardware != nil {
+		inputs = append(inputs, machineLine(*r.Hardware))
 	}
-	return settingsTitle + " for " + name(r.Model.Name)
+	if r.Dataset != nil {
+		inputs = append(inputs, datasetLine(*r.Dataset))
+	}
+	if r.Model != nil {
+		inputs = append(inputs, modelLines(*r.Model)[0])
+	}
+	for _, c := range r.Cautions {
+		if c.Level != "note" {
+			cautions = append(cautions, strings.Join(append([]string{marks[c.Level], c.What},
+				advice("", c.Remedy)...), " "))
+		}
+	}
+	return []Block{allFacts(inputs...), section{Title: settingsTitle, Body: []Block{r.settings()}},
+		facts{Items: cautions, Brief: 2}}
+}
+
+// decisionGroups are folds, in the order in which groups come; one with changes is open.
+func decisionGroups(all []planning.DecisionRow) (folds []Block) {
+	groups, changed := map[string][]Block{}, map[string]int{}
+	var order []string
+	for _, d := range all {
+		if groups[d.Group] == nil {
+			order = append(order, d.Group)
+		}
+		groups[d.Group] = append(groups[d.Group], decision(d))
+		if d.Overridden {
+			changed[d.Group]++
+		}
+	}
+	for _, group := range order {
+		f := fold{Summary: group, Body: groups[group], Open: changed[group] > 0}
+		if f.Open {
+			f.Summary += fmt.Sprintf(" (%d overridden)", changed[group])
+		}
+		folds = append(folds, f)
+	}
+	return folds
+}
+
+// decision is a setting with its reason, and what was not chosen.
+func decision(d planning.DecisionRow) notice {
+	n := notice{What: d.Setting + " = " + cmp.Or(d.Value, unknown), Lines: advice(d.Reason, "")}
+	if d.Overridden {
+		n.What += fmt.Sprintf(" (overridden; planned: %s)", d.Planned)
+	}
+	switch {
+	case d.Alternative != "" && d.Gain != "":
+		n.Lines = append(n.Lines, fmt.Sprintf("instead of %s: %s", d.Alternative, d.Gain))
+	case d.Alternative != "":
+		n.Lines = append(n.Lines, "instead of "+d.Alternative)
+	case d.Gain != "":
+		n.Lines = append(n.Lines, d.Gain)
+	}
+	return n
 }
 
 // unequal is "22 + 10 = 32" where GPUs differ, and nobody has changed that.
@@ -123,10 +177,7 @@ func (r planRecord) cautions(serious bool) []Block {
 }
 
 // devices is a row for each of several GPUs; meters show the peaks in their budgets.
-func (r planRecord) devices() []Block {
-	if len(r.Config.Devices) < 2 {
-		return nil
-	}
+func (r planRecord) devices() section {
 	t := table{Head: []string{"GPU", "name", r.Config.RowKind.Nouns() + " a step", "micro-batch",
 		"peak", "budget"}}
 	for _, d := range r.Config.Devices {
@@ -138,62 +189,64 @@ func (r planRecord) devices() []Block {
 			{Text: units.InGiB(d.BudgetBytes), Class: "tight"},
 		}})
 	}
-	return []Block{section{Title: "Devices", Body: []Block{t}}}
+	if len(t.Rows) == 1 {
+		return section{}
+	}
+	return section{Title: "Devices", Body: []Block{t}}
 }
 
 // memory is one bar of the parts behind what was in use, against the worst order, the budget and
 // the end of memory.
-func (r planRecord) memory() []Block {
+func (r planRecord) memory() section {
 	m, others, peak := r.Memory, float64(r.Memory.OthersBytes), float64(r.Memory.PeakBytes)
 	if peak <= 0 {
-		return nil
+		return section{}
 	}
-	most := max(m.PeakBytes, profile.Or(m.HighBytes, 0), profile.Or(m.BudgetBytes, 0))
-	extent := max(others+float64(most), float64(profile.Or(m.TotalBytes, 1)))
-	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Top: 1.02 * extent,
-		Rows: []barRow{{}}, Ticks: true, Legend: true}
+	parts := []segment(nil)
 	if others > 0 {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: others,
-			Text: units.Size(others), Colour: "before"})
+		parts = []segment{{Name: "in use already", Value: others, Text: units.Size(others),
+			Colour: "before"}}
 	}
 	slices.SortStableFunc(m.Parts, func(a, b profile.Part) int {
 		return byComponent(a.Name, b.Name)
 	})
 	for i, p := range m.Parts {
-		share := fmt.Sprintf("%.0f%%", 100*float64(p.Bytes)/peak)
-		b.Rows[0].Parts = append(b.Rows[0].Parts,
-			component(i+1, p.Name, float64(p.Bytes), share))
+		parts = append(parts, component(i+1, p.Name, float64(p.Bytes),
+			fmt.Sprintf("%.0f%%", 100*float64(p.Bytes)/peak)))
 	}
-	b.Levels = append(b.Levels, level{Name: "peak", At: others + peak,
-		Text: units.Size(peak)})
+	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Rows: []barRow{{Parts: parts}},
+		Ticks: true, Legend: true}
+	line := func(l level, bytes, before float64) {
+		l.At, l.Text = before+bytes, units.Size(bytes)
+		b.Top = max(b.Top, 1.02*l.At)
+		b.Levels = append(b.Levels, l)
+	}
+	line(level{Name: "peak"}, peak, others)
 	if high := m.HighBytes; high != nil && *high > m.PeakBytes {
-		b.Levels = append(b.Levels, level{Name: "worst order", At: others + float64(*high),
-			Text: units.Size(*high), Class: "worst"})
+		line(level{Name: "worst order", Class: "worst"}, float64(*high), others)
 	}
-	if budget := m.BudgetBytes; budget != nil {
-		b.Levels = append(b.Levels, level{Name: "budget", At: others + float64(*budget),
-			Text: units.Size(*budget), Limit: true})
+	if m.BudgetBytes != nil {
+		line(level{Name: "budget", Limit: true}, float64(*m.BudgetBytes), others)
 	}
-	if total := m.TotalBytes; total != nil {
-		b.Levels = append(b.Levels, level{Name: "total", At: float64(*total),
-			Text: units.Size(*total), Class: "end"})
+	if m.TotalBytes != nil {
+		line(level{Name: "total", Class: "end"}, float64(*m.TotalBytes), 0)
 	}
-	where := r.Config.GPUName
-	if where == "" {
-		where = "RAM"
-	}
-	return []Block{section{Title: "Memory of a device", Note: "predicted, " + name(where),
-		Body: []Block{b}}}
+	return section{Title: "Memory of a device",
+		Note: "predicted, " + cmp.Or(name(r.Config.GPUName), "RAM"), Body: []Block{b}}
 }
 
 // times are tiles of what training takes.
-func (r planRecord) times() []Block {
+func (r planRecord) times() section {
 	t := r.Config.Times
 	if t == nil {
-		return nil
+		return section{}
 	}
-	figures := tiles{spread("step", ranged(t.StepS, " s")), pace(r.Config.RowKind, t.AudioRate),
-		spread("bound by", t.Bound)}
+	pace, unit := t.AudioRate, " s/s"
+	if kind := r.Config.RowKind; kind.AreTexts() {
+		pace, unit = pace.Times(kind.In(1)), " /s"
+	}
+	figures := tiles{spread("step", ranged(t.StepS, " s")),
+		spread(r.Config.RowKind.Content(), ranged(pace, unit)), spread("bound by", t.Bound)}
 	if t.EnergyKWh != nil {
 		figures = append(figures, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
 	}
@@ -203,17 +256,7 @@ func (r planRecord) times() []Block {
 	} else if t.Measured != "" {
 		note = "by kernels measured on " + t.Measured + ", with its range"
 	}
-	note += runShares(t.RunParts)
-	return []Block{section{Title: "Times", Note: note, Body: []Block{figures}}}
-}
-
-// pace is a tile of how much is trained on a second: seconds of audio, or tokens.
-func pace(kind units.RowKind, r profile.Range) tile {
-	if kind.AreTexts() {
-		return spread(kind.Unit(), ranged(profile.Range{Low: kind.In(r.Low),
-			Likely: kind.In(r.Likely), High: kind.In(r.High)}, " /s"))
-	}
-	return spread(kind.Content(), ranged(r, " s/s"))
+	return section{Title: "Times", Note: note + runShares(t.RunParts), Body: []Block{figures}}
 }
 
 // runShares says what a run's time goes to; nothing of a plan that does not say.

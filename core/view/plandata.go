@@ -8,34 +8,27 @@ import (
 )
 
 // data is the audio with what the plan does to it: length buckets, limits.
-func (r planRecord) data() []Block {
-	d, buckets := r.Dataset, r.buckets()
-	if d == nil {
-		if buckets == nil {
-			return nil
+func (r planRecord) data() section {
+	s, buckets := section{Title: "Data"}, r.buckets()
+	if d := r.Dataset; d != nil {
+		limits := limitsOf(r.Config)
+		lines := append([]string{datasetLine(*d)}, datasetFacts(*d)...)
+		if d.MeasuredCount > 0 {
+			lines = append(lines, percentiles(*d))
 		}
-		return []Block{section{Title: "Data", Body: buckets}}
-	}
-	var body []Block
-	lines := append([]string{datasetLine(*d)}, datasetFacts(*d)...)
-	limits := limitsOf(r.Config)
-	if drawable(*d) {
-		body = append(body, durations(*d, limits, r.ranges()))
-	}
-	if d.MeasuredCount > 0 {
-		lines = append(lines, percentiles(*d))
-	}
-	for _, l := range limits {
-		if d.MeasuredCount == 0 || l.At > d.MaxS {
-			lines = append(lines, l.Text)
+		for _, l := range limits {
+			if d.MeasuredCount == 0 || l.At > d.MaxS {
+				lines = append(lines, l.Text)
+			}
 		}
+		s.Body = []Block{durations(*d, limits, r.ranges()), allFacts(lines...), buckets, badFiles(*d)}
+		if len(buckets.Body) > 0 && d.MeasuredCount > 0 {
+			s.Note = "micro-batch of each length above the bars"
+		}
+		return s
 	}
-	body = append(append(append(body, allFacts(lines...)), buckets...), badFiles(*d)...)
-	s := section{Title: "Data", Body: body}
-	if buckets != nil && d.MeasuredCount > 0 {
-		s.Note = "micro-batch of each length above the bars"
-	}
-	return []Block{s}
+	s.Body = []Block{buckets}
+	return s
 }
 
 func percentiles(d profile.Dataset) string {
@@ -84,10 +77,7 @@ func (r planRecord) ranges() []clipRange {
 	return ranges
 }
 
-func (r planRecord) buckets() []Block {
-	if len(r.Config.LengthBuckets) == 0 {
-		return nil
-	}
+func (r planRecord) buckets() fold {
 	kind, low := r.Config.RowKind, 0.0
 	rows := [][]string{{kind.Lengths(), kind.Nouns(), "micro-batch"}}
 	for _, b := range r.Config.LengthBuckets {
@@ -96,5 +86,8 @@ func (r planRecord) buckets() []Block {
 			kind.Figure("%.3g", b.UpToS), kind.Unit()), fmt.Sprintf("%d", b.Clips), fits})
 		low = b.UpToS
 	}
-	return []Block{fold{Summary: count(len(rows)-1, "length bucket"), Body: []Block{plain(rows)}}}
+	if len(rows) == 1 {
+		return fold{}
+	}
+	return fold{Summary: count(len(rows)-1, "length bucket"), Body: []Block{plain(rows)}}
 }
