@@ -43,7 +43,7 @@ func comparison(r comparisonRecord) Document {
 		}
 	}
 	return Document{Title: title, Brief: r.brief(title, len(others)), Blocks: append(append(
-		[]Block{rowsOf(r.plans()), inText(r.best())}, others...), allFacts(notes...),
+		[]Block{rowsOf(r.plans()), allFacts(strings.Join(r.best(), "; "))}, others...), allFacts(notes...),
 		fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})}
 }
 
@@ -95,7 +95,7 @@ func workload(w compare.Workload) string {
 		amount, w.RowKind.Length(w.LongestS), w.Target, epochs(w.Epochs))
 }
 
-// best are the cheapest and the fastest, which marks tell in HTML.
+// best are the cheapest and the fastest.
 func (r comparisonRecord) best() (lines []string) {
 	for _, plan := range r.plans() {
 		if plan.Cheapest {
@@ -116,16 +116,9 @@ func (p gpuPlan) name() string {
 }
 
 func (p gpuPlan) row() row {
-	who := cell{Text: p.name(), Class: "tight"}
-	if p.Cheapest {
-		who.Marks = append(who.Marks, "cheapest")
-	}
-	if p.Fastest {
-		who.Marks = append(who.Marks, "fastest")
-	}
 	used := float64(p.PeakBytes) / max(float64(p.MemoryBytes), 1)
 	return row{Cells: []cell{
-		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.LargestBatch)},
+		{Text: p.name(), Class: "tight"}, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.LargestBatch)},
 		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
 			units.InGiB(p.MemoryBytes), 100*used), Class: "tight", Meter: used,
 			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},

@@ -20,7 +20,7 @@ type curves struct {
 	Limit  *Limit   `json:"limit"`
 	Spans  []Span   `json:"spans"`
 	Events []event  `json:"events"`
-	Aside  bool     `json:"-"` // not drawn by Python
+	Aside  bool     `json:"-"` // neither in text nor drawn by Python
 }
 
 // axis is the horizontal one; a tick's label is written at At.
@@ -352,7 +352,7 @@ var blocks = []rune(" ▁▂▃▄▅▆▇█")
 // lines are the first line alone, as blocks of a height up to the limit or its top; a space where
 // nothing is known.
 func (c curves) lines(int) []string {
-	if c.Empty() {
+	if c.Empty() || c.Aside {
 		return nil
 	}
 	top := cmp.Or(Series{Pieces: c.first()}.highest(), 1)

@@ -32,8 +32,8 @@ func dataset(d profile.Dataset) Document {
 		copies = append(copies, strings.Join(group, ", "))
 	}
 	return Document{Title: datasetLine(d), Brief: briefDataset(d), Blocks: append(blocks,
-		inHTML{[]Block{fold{Summary: counted(d.Duplicates.Count, "likely copy", "likely copies"),
-			Body: []Block{allFacts(copies...)}}}}, badFiles(d))}
+		fold{Summary: counted(d.Duplicates.Count, "likely copy", "likely copies"),
+			Body: []Block{facts{Items: copies, Brief: listedBad}}}, badFiles(d))}
 }
 
 // briefDataset is how much there is, its lengths in a line, what padding costs, and what is wrong

@@ -230,15 +230,6 @@ func (b beside) lines(width int) []string {
 	return lines
 }
 
-// inHTML are parts that only HTML shows, inText lines that only text shows.
-type inHTML struct{ Body []Block }
-type inText []string
-
-func (inHTML) templateName() string { return "in HTML" }
-func (inHTML) lines(int) []string   { return nil }
-func (inText) templateName() string { return "in text" }
-func (t inText) lines(int) []string { return t }
-
 // progress is a bar of the share that is done, 0 to 1.
 type progress struct{ Done float64 }
 
@@ -254,10 +245,9 @@ func (p preformatted) lines(int) []string { return p }
 // cell is a cell of a table. Text shows Text alone.
 type cell struct {
 	Text         string
-	Note         string   // under the text
-	Class        string   // of the HTML; text wraps columns of class "tight" last
-	Marks        []string // beside the text
-	Meter, Limit float64  // a bar, 0 to 1, and a line in it
+	Note         string  // under the text
+	Class        string  // of the HTML; text wraps columns of class "tight" last
+	Meter, Limit float64 // a bar, 0 to 1, and a line in it
 }
 
 type row struct {

@@ -59,59 +59,38 @@ const mostEvents = 80 // in a chart
 
 // overTime are the charts: of the fullest GPUs, the rest of them folded, then of the host.
 func (r runRecord) overTime() section {
-	title := "Over time"
+	s := section{Title: "Over time", Body: []Block{r.legend()}}
 	if r.Charts.By == "steps" {
-		title = "Over optimizer steps"
+		s.Title = "Over optimizer steps"
 	}
-	body := []Block{inHTML{[]Block{r.legend()}}}
-	var wide, training, host []Block
+	var training, host beside
 	var more []Block
-	folds := map[string][]Block{}
+	folds, gpus := map[string]beside{}, map[string]bool{}
 	for _, p := range r.Charts.Panels {
 		c := r.chart(p)
+		c.Aside = p.Group == "fold" || p.Group == "more GPUs"
 		switch {
 		case c.Empty():
 		case p.Group == "more GPUs":
-			more = append(more, c)
+			more, gpus[p.Where] = append(more, c), true
 		case p.Group == "fold":
-			c.Aside = true
-			folds[p.Where] = append(folds[p.Where], c)
+			folds[p.Where] = append(folds[p.Where], []Block{c})
 		case p.Group == GroupTraining:
-			training = append(training, c)
+			training = append(training, []Block{c})
 		case p.Where != "":
-			wide = append(wide, c)
+			s.Body = append(s.Body, c)
 		default:
-			host = append(host, c)
+			host = append(host, []Block{c})
 		}
 	}
-	body = append(body, wide...)
-	if len(training) > 0 {
-		body = append(body, pairOf(training))
-	}
+	s.Body = append(s.Body, training)
 	for _, where := range sortedKeys(folds) {
-		body = append(body, inHTML{[]Block{fold{Summary: "power and temperature of " + where,
-			Body: []Block{pairOf(folds[where])}}}})
+		s.Body = append(s.Body, fold{Summary: "power and temperature of " + where,
+			Body: []Block{folds[where]}})
 	}
-	if len(more) > 0 {
-		gpus := map[string]bool{}
-		for _, p := range r.Charts.Panels {
-			if p.Group == "more GPUs" {
-				gpus[p.Where] = true
-			}
-		}
-		body = append(body, inHTML{[]Block{fold{Summary: count(len(gpus), "more GPU") +
-			", with more headroom", Body: more}}})
-	}
-	return section{Title: title, Body: append(body, pairOf(host))}
-}
-
-// pairOf are charts two in a row where there is room.
-func pairOf(charts []Block) beside {
-	var pairs beside
-	for _, c := range charts {
-		pairs = append(pairs, []Block{c})
-	}
-	return pairs
+	s.Body = append(s.Body, fold{Summary: count(len(gpus), "more GPU") + ", with more headroom",
+		Body: more}, host)
+	return s
 }
 
 func (r runRecord) chart(p RunPanel) curves {

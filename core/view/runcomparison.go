@@ -77,11 +77,13 @@ func compareRuns(r RunComparison) Document {
 	facts, figures, charts := allFacts(r.facts()...), r.figures(), beside(nil)
 	if r.Charts != nil {
 		for _, p := range r.Charts.Panels {
-			charts = append(charts, []Block{runRecord{Charts: *r.Charts}.chart(p)})
+			c := runRecord{Charts: *r.Charts}.chart(p)
+			c.Aside = true // a line of text would show the first run alone
+			charts = append(charts, []Block{c})
 		}
 	}
-	doc.Blocks = []Block{facts, section{Title: "Figures", Body: []Block{figures}}, r.settings(),
-		section{Title: "Over optimizer steps", Body: []Block{inHTML{[]Block{charts}}}}}
+	doc.Blocks = []Block{facts, figures, r.settings(),
+		section{Title: "Over optimizer steps", Body: []Block{charts}}}
 	figures.Brief = shownRows
 	doc.Brief = []Block{allFacts(doc.Title), facts, figures}
 	return doc

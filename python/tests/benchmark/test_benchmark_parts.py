@@ -341,7 +341,7 @@ def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
         assert words in text and words in card
     assert "requires compute capability 8.0" in text and "slower" in text
     assert all(len(line) <= 110 for line in text.splitlines())
-    assert {"tile", "caution", "keys"} <= tags(card).classes
+    assert {"caution", "keys"} <= tags(card).classes
     compared.to_csv(tmp_path / "b.csv")
     rows = (tmp_path / "b.csv").read_text().splitlines()
     assert len(rows) == 1 + 2 + 4 + 4 + 1 and rows[-1].startswith("speedup")

@@ -157,7 +157,7 @@ def test_every_decision_is_in_a_group_and_has_its_reason(plan: ac.TrainingConfig
     text, page = str(plan.explain()), plan.explain()._repr_html_()
     for decision in plan.decisions:
         assert f"  {decision.setting} = " in text
-        assert f"<code>{decision.setting}</code>" in page
+        assert f"<b>{decision.setting} = " in page
 
 
 def test_json_keys_are_those_of_the_documentation(explanation: Explanation) -> None:

@@ -56,9 +56,9 @@ def test_page_json_and_csv(runs: tuple[Path, Path], tmp_path: Path, capsys: pyte
     tags(page)
     assert [svg.get("aria-label") for svg in charts(page)] == ["Loss", "WER"]
     assert "larger: evaluation" in page and compared.headline in page
-    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "c.csv").read_text().splitlines())}
+    rows = {row["key"] or row["name"]: row for row in csv.DictReader((tmp_path / "c.csv").read_text().splitlines())}
     assert float(rows["steps_per_s"]["a"]) == compared.figures["steps_per_s"].a
-    assert (rows["gradient_accumulation_steps"]["what"], rows["gradient_accumulation_steps"]["b"]) == ("setting", "2")
+    assert (rows["gradient_accumulation_steps"]["what"], rows["gradient_accumulation_steps"]["b"]) == ("settings", "2")
     assert main(["report", *names, "--json"]) == 0
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert answer == compared.to_json() and answer["comparison_version"] == 1 and "charts" not in answer
