@@ -54,7 +54,7 @@ def test_the_result_names_its_baseline() -> None:
     assert lines[2] == "200 samples/s instead of 66.7; 2.91 to 3.09× in 5 rounds, by processor time 3.00×"
     alone = str(result(original=None)).splitlines()
     assert alone[0].startswith("200 samples/s with the plan") and result(original=None).speedup is None
-    assert result().brief() in str(result())
+    assert result().brief().splitlines()[:3] == str(result()).splitlines()[:3]
 
 
 @pytest.mark.parametrize("rounds", [5, 6])
