@@ -213,15 +213,15 @@ type cachedFile struct {
 	stat     media.Stat
 	duration float64
 	claimed  float64 // the header's duration, 0 where it does not differ
-	kind     kind
+	kind     Kind
 }
 
 // encode writes r into a slot. It reports false when a value of r does not fit into its field.
 func (r *cachedFile) encode(slot []byte) bool {
 	k := &r.kind
-	method := slices.Index(profile.Methods, k.method)
-	if method < 0 || len(k.codec) > codecLimit || k.channels > math.MaxUint16 ||
-		k.bits > math.MaxUint8 || k.sampleRate > math.MaxInt32 {
+	method := slices.Index(profile.Methods, k.Method)
+	if method < 0 || len(k.Codec) > codecLimit || k.Channels > math.MaxUint16 ||
+		k.Bits > math.MaxUint8 || k.SampleRate > math.MaxInt32 {
 		return false
 	}
 	le := binary.LittleEndian
@@ -232,11 +232,11 @@ func (r *cachedFile) encode(slot []byte) bool {
 	le.PutUint64(slot[32:], math.Float64bits(r.duration))
 	le.PutUint64(slot[40:], math.Float64bits(r.claimed))
 	le.PutUint64(slot[48:], r.stat.Digest)
-	le.PutUint32(slot[56:], uint32(k.sampleRate))
-	le.PutUint16(slot[60:], uint16(k.channels))
-	slot[62], slot[63] = byte(k.bits), byte(method)
+	le.PutUint32(slot[56:], uint32(k.SampleRate))
+	le.PutUint16(slot[60:], uint16(k.Channels))
+	slot[62], slot[63] = byte(k.Bits), byte(method)
 	clear(slot[codecAt:checkAt])
-	copy(slot[codecAt:checkAt], k.codec)
+	copy(slot[codecAt:checkAt], k.Codec)
 	le.PutUint32(slot[checkAt:], crc32.Checksum(slot[:checkAt], castagnoli))
 	return true
 }
@@ -262,8 +262,8 @@ func (r *cachedFile) decode(slot []byte, codecs map[string]string) bool {
 		claimed: math.Float64frombits(le.Uint64(slot[40:])),
 		stat: media.Stat{Size: int64(le.Uint64(slot[8:])), ModNS: int64(le.Uint64(slot[16:])),
 			ChangeNS: int64(le.Uint64(slot[24:])), Digest: le.Uint64(slot[48:])},
-		kind: kind{sampleRate: int(le.Uint32(slot[56:])), channels: int(le.Uint16(slot[60:])),
-			bits: int(slot[62]), method: profile.Methods[method]},
+		kind: Kind{SampleRate: int(le.Uint32(slot[56:])), Channels: int(le.Uint16(slot[60:])),
+			Bits: int(slot[62]), Method: profile.Methods[method]},
 	}
 	name := bytes.TrimRight(slot[codecAt:checkAt], "\x00")
 	codec, ok := codecs[string(name)]
@@ -271,7 +271,7 @@ func (r *cachedFile) decode(slot []byte, codecs map[string]string) bool {
 		codec = string(name)
 		codecs[codec] = codec
 	}
-	r.kind.codec = codec
+	r.kind.Codec = codec
 	return r.duration > 0 && r.duration <= math.MaxFloat64 && r.claimed >= 0 &&
 		r.claimed <= math.MaxFloat64
 }

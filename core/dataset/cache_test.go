@@ -37,8 +37,8 @@ func metered(t *testing.T, c *openedCache, entries []entry) *Clips {
 		c.start = c.start.Add(10 * time.Second)
 	}
 	clips := &Clips{rows: make([]row, len(entries))}
-	meters := func() meter { return &reader{Clips: clips, cache: c.worker()} }
-	require.NoError(t, measureAll(context.Background(), entries, clips.rows, 2, new(Progress), meters))
+	readers := func() *reader { return &reader{Clips: clips, cache: c.worker()} }
+	require.NoError(t, measureAll(context.Background(), entries, clips.rows, 2, new(Progress), readers))
 	return clips
 }
 
@@ -228,7 +228,7 @@ func slotsOf(t *testing.T, n int, seed uint64) []byte {
 	random := rand.New(rand.NewPCG(uint64(n), seed))
 	raw := make([]byte, n*slotSize)
 	for i := range n {
-		r := cachedFile{key: random.Uint64() | 1, duration: float64(i + 1), stat: media.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
+		r := cachedFile{key: random.Uint64() | 1, duration: float64(i + 1), stat: media.Stat{Size: int64(i)}, kind: Kind{16000, 1, 16, "flac", "header"}}
 		require.True(t, r.encode(raw[i*slotSize:(i+1)*slotSize]))
 	}
 	return raw
@@ -254,12 +254,12 @@ func TestWritersDoNotLoseEachOthersFiles(t *testing.T) {
 
 func TestSlotsThatCannotBe(t *testing.T) {
 	var slot [slotSize]byte
-	good := cachedFile{key: 1, duration: 1, kind: kind{16000, 1, 16, "pcm_s16le", "header"}}
+	good := cachedFile{key: 1, duration: 1, kind: Kind{16000, 1, 16, "pcm_s16le", "header"}}
 	require.True(t, good.encode(slot[:]))
 	var back cachedFile
 	require.True(t, back.decode(slot[:], map[string]string{}))
 	assert.Equal(t, good, back)
-	for _, k := range []kind{{16000, 1, 16, strings.Repeat("x", codecLimit+1), "header"}, {16000, 1 << 16, 16, "x", "header"}, {16000, 1, 256, "x", "header"}, {1 << 32, 1, 1, "x", "header"}, {16000, 1, 16, "x", "guessed"}} {
+	for _, k := range []Kind{{16000, 1, 16, strings.Repeat("x", codecLimit+1), "header"}, {16000, 1 << 16, 16, "x", "header"}, {16000, 1, 256, "x", "header"}, {1 << 32, 1, 1, "x", "header"}, {16000, 1, 16, "x", "guessed"}} {
 		bad := good
 		bad.kind = k
 		assert.False(t, bad.encode(slot[:]), k)

@@ -3,6 +3,7 @@ package dataset
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -37,22 +38,25 @@ type odd struct {
 	err     string
 }
 
-// kind is what most clips of a dataset have in common.
-type kind struct {
-	sampleRate, channels, bits int
-	codec, method              string
+// Kind is what most clips of a dataset have in common; the fields are those of profile.Clip.
+type Kind struct {
+	SampleRate int    `json:"sample_rate"`
+	Channels   int    `json:"channels"`
+	Bits       int    `json:"bits"`
+	Codec      string `json:"codec"`
+	Method     string `json:"method"`
 }
 
 // kinds numbers the kinds that occur. The zero value is ready; number 0 is the zero kind, of bad
 // clips.
 type kinds struct {
 	mu     sync.Mutex
-	number map[kind]uint32
-	list   []kind
+	number map[Kind]uint32
+	list   []Kind
 }
 
-func (k *kinds) of(wanted kind) uint32 {
-	if wanted == (kind{}) {
+func (k *kinds) of(wanted Kind) uint32 {
+	if wanted == (Kind{}) {
 		return 0
 	}
 	k.mu.Lock()
@@ -60,7 +64,7 @@ func (k *kinds) of(wanted kind) uint32 {
 	n, ok := k.number[wanted]
 	if !ok {
 		if k.number == nil {
-			k.number, k.list = map[kind]uint32{}, []kind{{}}
+			k.number, k.list = map[Kind]uint32{}, []Kind{{}}
 		}
 		n = uint32(len(k.list))
 		k.number[wanted], k.list = n, append(k.list, wanted)
@@ -68,9 +72,9 @@ func (k *kinds) of(wanted kind) uint32 {
 	return n
 }
 
-func (k *kinds) at(number uint32) kind {
+func (k *kinds) at(number uint32) Kind {
 	if number == 0 {
-		return kind{}
+		return Kind{}
 	}
 	return k.list[number]
 }
@@ -83,8 +87,8 @@ func (c *Clips) At(i int) profile.Clip {
 	r := &c.rows[i]
 	k := c.kinds.at(r.kind)
 	clip := profile.Clip{
-		Path: fault.Printable(r.path), SampleRate: k.sampleRate, Channels: k.channels, Bits: k.bits,
-		Codec: k.codec, Method: k.method,
+		Path: fault.Printable(r.path), SampleRate: k.SampleRate, Channels: k.Channels, Bits: k.Bits,
+		Codec: k.Codec, Method: k.Method,
 		SizeBytes: r.size, Error: r.err(),
 	}
 	if r.duration > 0 {
@@ -128,15 +132,6 @@ type Page struct {
 	rows    []row
 }
 
-// Kind is what clips of a kind have in common; the fields are those of profile.Clip.
-type Kind struct {
-	SampleRate int    `json:"sample_rate"`
-	Channels   int    `json:"channels"`
-	Bits       int    `json:"bits"`
-	Codec      string `json:"codec"`
-	Method     string `json:"method"`
-}
-
 // Claim is the claimed duration of one clip of the page, by its index there.
 type Claim struct {
 	Index   int     `json:"index"`
@@ -155,9 +150,8 @@ func (c *Clips) Page(offset, limit int) Page {
 	rows := c.rows[from : from+min(limit, len(c.rows)-from)]
 	p := Page{Count: len(rows), KindList: []Kind{{}}, Claims: []Claim{}, Errors: []Problem{},
 		Listing: c.listing, rows: rows}
-	for number := 1; number < len(c.kinds.list); number++ {
-		k := c.kinds.list[number]
-		p.KindList = append(p.KindList, Kind{k.sampleRate, k.channels, k.bits, k.codec, k.method})
+	if len(c.kinds.list) > 0 {
+		p.KindList = slices.Clone(c.kinds.list)
 	}
 	for i := range rows {
 		if claimed := rows[i].claimed(); claimed > 0 {
@@ -226,7 +220,7 @@ func (c *Clips) read(p *Page, b []byte) error {
 	}
 	numbers := make([]uint32, len(p.KindList))
 	for i, k := range p.KindList {
-		numbers[i] = c.kinds.of(kind{k.SampleRate, k.Channels, k.Bits, k.Codec, k.Method})
+		numbers[i] = c.kinds.of(k)
 	}
 	rows := make([]row, p.Count)
 	if err := fill(rows, columnsOf(b, p.Count), numbers); err != nil {

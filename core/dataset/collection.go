@@ -127,16 +127,16 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	if p == nil {
 		p = new(Progress)
 	}
+	withPieces(entries)
 	have := len(c.clips.rows)
 	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]
 	cache := openCache(c.options.Cache, files(entries))
 	workers := c.options.workers(len(entries))
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	meters := func() meter {
+	err := measureAll(ctx, entries, rows[have:], workers, p, func() *reader {
 		return &reader{Clips: c.clips, cache: cache.worker(), stop: stop}
-	}
-	err := measureAll(ctx, entries, rows[have:], workers, p, meters)
+	})
 	if lost := c.clips.lost.Load(); lost != nil {
 		return lost
 	}

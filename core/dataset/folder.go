@@ -48,9 +48,6 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 	if err := w.enter(root); err != nil {
 		return nil, err
 	}
-	if err := unlisted(w.entries); err != nil {
-		return nil, err
-	}
 	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == root {
 		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s",
 			fault.Printable(root), w.entries[0].clip.Error)
@@ -83,7 +80,7 @@ func listPaths(ctx context.Context, paths []string) ([]entry, error) {
 }
 
 // enter adds the files of a folder and its subfolders. It returns an error only when the context
-// ends.
+// ends, or the storage does not answer.
 func (w *walker) enter(folder string) error {
 	members, err := w.read(folder)
 	if err != nil {
@@ -102,8 +99,7 @@ func (w *walker) enter(folder string) error {
 			st, err := os.Stat(path)
 			isFolder = err == nil && st.IsDir()
 			if media.Unanswered(err) {
-				w.entries = append(w.entries, stray(path, "%v", err))
-				continue
+				return err
 			}
 		}
 		if isFolder {
@@ -129,8 +125,7 @@ type member struct {
 func (w *walker) read(folder string) (members []member, err error) {
 	file, err := os.Open(folder)
 	if err != nil {
-		w.entries = append(w.entries, stray(folder, "folder cannot be read: %v", bare(err)))
-		return nil, nil
+		return nil, w.unread(folder, "folder cannot be read: %v", err)
 	}
 	defer file.Close()
 	if w.visit(folder) {
@@ -150,11 +145,21 @@ func (w *walker) read(folder string) (members []member, err error) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v",
-			bare(err)))
+		if err = w.unread(folder, "folder cannot be read to its end: %v", err); err != nil {
+			return nil, err
+		}
 	}
 	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	return members, nil
+}
+
+// unread adds a stray for a folder, or returns the error of storage that does not answer.
+func (w *walker) unread(folder, format string, err error) error {
+	if media.Unanswered(err) {
+		return err
+	}
+	w.entries = append(w.entries, stray(folder, format, bare(err)))
+	return nil
 }
 
 // visit marks a folder as visited and reports whether it was before, perhaps by another path.

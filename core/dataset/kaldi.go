@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // Kaldi's data folders (kaldi-asr.org/doc/data_prep.html) hold keyed tables: wav.scp has the file
@@ -202,10 +203,13 @@ type arkMember struct {
 	row   mention
 }
 
-func (a *arkMember) measure(e entry) profile.Clip {
-	clip := sectionClip(e.path, e.path+":"+strconv.FormatInt(a.start, 10), a.start, 0)
-	if !a.row.cut {
-		return clip
+func (a *arkMember) measure(r *row) (media.Info, error) {
+	archive := r.path
+	r.path += ":" + strconv.FormatInt(a.start, 10)
+	info, err := audio.Section(archive, r.path, a.start, 0)
+	if err != nil || !a.row.cut {
+		return info, err
 	}
-	return cut(clip, a.row.offset, a.row.seconds)
+	info, _, err = cut(info, 0, a.row.offset, a.row.seconds)
+	return info, err
 }

@@ -26,15 +26,12 @@ const maxStep = 64
 // are shared.
 const countedAtOnce = 8
 
-// meter is one worker's way to measure.
-type meter interface {
-	measure(*entry, *row)
-	pause(last bool) // between some entries and the next
-}
+// defectOf is the reason of a file over which a worker panics.
+const defectOf = "defect of this library, please report it with the file: %v"
 
-// measureAll measures the entries in parallel into rows, one each.
+// measureAll measures the entries in parallel into rows, one each, with a reader for each worker.
 func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p *Progress,
-	meters func() meter) error {
+	readers func() *reader) error {
 	p.Total.Add(int64(len(entries)))
 	step := max(1, min(maxStep, len(entries)/(4*workers)))
 	var next atomic.Int64
@@ -49,10 +46,10 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 					defect.Store(fmt.Sprint(p))
 				}
 			}()
-			m := meters()
-			defer m.pause(true)
+			c := readers()
+			defer c.pause(true)
 			for ctx.Err() == nil {
-				m.pause(false)
+				c.pause(false)
 				from := int(next.Add(int64(step))) - step
 				if from >= len(entries) {
 					return
@@ -60,7 +57,7 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 				to := min(from+step, len(entries))
 				for ; from < to && ctx.Err() == nil; from += countedAtOnce {
 					end := min(from+countedAtOnce, to)
-					measureSome(entries[from:end], rows[from:end], m, p)
+					measureSome(entries[from:end], rows[from:end], c, p)
 				}
 			}
 		}()
@@ -84,10 +81,10 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 	return nil
 }
 
-func measureSome(entries []entry, rows []row, m meter, p *Progress) {
+func measureSome(entries []entry, rows []row, c *reader, p *Progress) {
 	bad := 0
 	for i := range entries {
-		guarded(&entries[i], &rows[i], m)
+		guarded(&entries[i], &rows[i], c)
 		if rows[i].err() != "" {
 			bad++
 		}
@@ -103,30 +100,27 @@ func borrowed(entries []entry) bool {
 
 // guarded turns a panic over one file into a bad file. Parsers keep no state, so the others are not
 // touched by it.
-func guarded(e *entry, r *row, m meter) {
+func guarded(e *entry, r *row, c *reader) {
 	defer func() {
 		if p := recover(); p != nil {
 			*r = row{path: e.path}
-			r.bad(fmt.Sprintf("defect of this library, please report it with the file: %v", p))
+			r.bad(fmt.Sprintf(defectOf, p))
 		}
 	}()
-	m.measure(e, r)
+	c.measure(e, r)
 }
 
 // reader measures by reading, or by what the cache has.
 type reader struct {
 	*Clips
 	cache *workerCache // nil without one
-	last  *recording   // nil before the first piece
-	stop  func(error)  // ends the scan; nil where one entry is measured by itself
+	stop  func(error)  // ends the scan
 }
 
 // lose ends the scan: what cannot be read from storage that does not answer is no bad clip.
 func (c *reader) lose(err error) {
 	c.lost.CompareAndSwap(nil, fault.From(err))
-	if c.stop != nil {
-		c.stop(err)
-	}
+	c.stop(err)
 }
 
 func (c *reader) pause(last bool) {
@@ -138,19 +132,12 @@ func (c *reader) pause(last bool) {
 // measure fills in the row of one entry.
 func (c *reader) measure(e *entry, r *row) {
 	r.path = e.path
-	if file, start, end, ok := fragment(e); ok {
-		c.piece(e, file, start, end, r)
-		return
-	}
 	switch {
 	case e.clip != nil:
 		c.given(e.clip, r)
 	case e.more != nil && e.more.by != nil:
-		clip := e.more.by.measure(*e)
-		if clip.Lost != nil {
-			c.lose(clip.Lost)
-		}
-		c.given(&clip, r)
+		info, err := e.more.by.measure(r)
+		c.found(&info, err, r)
 	case e.data != nil:
 		info, err := audio.Bytes(e.path, *e.data)
 		r.size, r.digest = int64(len(*e.data)), media.Digest(*e.data)
@@ -206,8 +193,8 @@ func (c *reader) found(info *media.Info, err error, r *row) {
 	r.kind = c.kinds.of(kindOf(info))
 }
 
-func kindOf(info *media.Info) kind {
-	return kind{info.SampleRate, info.Channels, info.Bits, info.Codec, info.Method}
+func kindOf(info *media.Info) Kind {
+	return Kind{info.SampleRate, info.Channels, info.Bits, info.Codec, info.Method}
 }
 
 // given takes a clip that is known already. It is bad when its duration cannot be.
@@ -225,7 +212,7 @@ func (c *Clips) given(clip *profile.Clip, r *row) {
 		if clip.ClaimedS != nil && *clip.ClaimedS > 0 && *clip.ClaimedS <= math.MaxFloat64 {
 			r.odd = &odd{claimed: *clip.ClaimedS}
 		}
-		r.kind = c.kinds.of(kind{clip.SampleRate, clip.Channels, clip.Bits, clip.Codec,
+		r.kind = c.kinds.of(Kind{clip.SampleRate, clip.Channels, clip.Bits, clip.Codec,
 			clip.Method})
 	}
 }

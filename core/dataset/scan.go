@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"strings"
 
@@ -37,9 +36,10 @@ type detail struct {
 	by   measurer // nil for a whole file
 }
 
-// measurer measures what is no whole file: a piece of one, or a member of an archive.
+// measurer measures what is no whole file: a piece of one, or a member of an archive. The row has
+// the entry's path; it gets the size.
 type measurer interface {
-	measure(e entry) profile.Clip
+	measure(r *row) (media.Info, error)
 }
 
 // texts are those of the entries, nil where the source has none.
@@ -54,49 +54,18 @@ func texts(entries []entry) []*string {
 }
 
 func stray(path, format string, args ...any) entry {
-	text := fmt.Sprintf(format, args...)
-	clip := &profile.Clip{Path: path, Error: fault.Printable(text)}
-	for _, arg := range args {
-		if err, ok := arg.(error); ok && media.Unanswered(err) {
-			clip.Lost = err
-		}
-	}
+	clip := &profile.Clip{Path: path, Error: fault.Printable(fmt.Sprintf(format, args...))}
 	return entry{stray: true, clip: clip}
-}
-
-// unlisted is the error of storage that did not answer while entries were listed, nil where it did.
-func unlisted(entries []entry) error {
-	for i := range entries {
-		if e := &entries[i]; e.stray && e.clip.Lost != nil {
-			return &fs.PathError{Op: "read", Path: e.clip.Path, Err: e.clip.Lost}
-		}
-	}
-	return nil
 }
 
 // answered is list once the storage answers.
 func (r Request) answered(ctx context.Context) (entries []entry, source string, err error) {
 	place := cmp.Or(r.Folder, r.Manifest, strings.Join(r.Shards[:min(1, len(r.Shards))], ""))
-	err = media.Answered(place, func() error {
-		var err error
-		if entries, source, err = r.list(ctx); err != nil {
-			return err
-		}
-		return unlisted(entries)
+	err = media.Answered(place, func() (err error) {
+		entries, source, err = r.list(ctx)
+		return err
 	})
 	return entries, source, err
-}
-
-// membersAnswered is withMembers once the storage answers.
-func membersAnswered(ctx context.Context, entries []entry, r *Request) (all []entry, err error) {
-	err = media.Answered("", func() error {
-		var err error
-		if all, err = withMembers(ctx, entries, r); err != nil {
-			return err
-		}
-		return unlisted(all)
-	})
-	return all, err
 }
 
 // Scan measures every clip of the source, or a sample, and sums them up. p may be nil. Errors are
@@ -125,7 +94,11 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 		c.clips.listing = listing(entries)
 		entries = r.Part.of(entries)
 	}
-	if entries, err = membersAnswered(ctx, entries, &r); err != nil {
+	listed := entries
+	if err = media.Answered("", func() (err error) {
+		entries, err = withMembers(ctx, listed, &r)
+		return err
+	}); err != nil {
 		return Result{}, err
 	}
 	r.Paths = nil // the entries have them
@@ -139,7 +112,7 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if r.Texts {
 		transcripts = texts(picked)
 	}
-	entries, picked = nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
+	entries, listed, picked = nil, nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
 	if r.Sampled || r.Population != nil {
 		if sample, err = r.sample(c.clips.Len()); err != nil {
 			return Result{}, err

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -257,24 +258,36 @@ func TestProgress(t *testing.T) {
 	assert.Equal(t, []int64{3, 3, 1}, []int64{p.Total.Load(), p.Done.Load(), p.Bad.Load()})
 }
 
-// meterOf measures by a function.
-func meterOf(measure func(*entry, *row)) func() meter {
-	return func() meter { return byFunction(measure) }
+// byFunction measures an entry by a function.
+type byFunction func(r *row) (media.Info, error)
+
+func (f byFunction) measure(r *row) (media.Info, error) { return f(r) }
+
+// measuredBy measures these paths by a function with one worker or more.
+func measuredBy(ctx context.Context, workers int, rows []row, f byFunction, paths ...string) error {
+	var entries []entry
+	for _, path := range paths {
+		entries = append(entries, entry{path: path, more: &detail{by: f}})
+	}
+	return measureAll(ctx, entries, rows, workers, new(Progress), func() *reader { return &reader{Clips: new(Clips)} })
 }
 
-type byFunction func(*entry, *row)
-
-func (f byFunction) measure(e *entry, r *row) { f(e, r) }
-func (f byFunction) pause(bool)               {}
+// measureOne measures one entry outside a scan.
+func measureOne(e entry) profile.Clip {
+	one, c := []entry{e}, Clips{rows: make([]row, 1)}
+	withPieces(one)
+	guarded(&one[0], &c.rows[0], &reader{Clips: &c, stop: func(error) {}})
+	return c.At(0)
+}
 
 func TestPanicIsOneBadFile(t *testing.T) {
-	entries, rows := []entry{{path: "a"}, {path: "b"}, {path: "c"}}, make([]row, 3)
-	err := measureAll(context.Background(), entries, rows, 2, new(Progress), meterOf(func(e *entry, r *row) {
-		r.path, r.duration = e.path, 1
-		if e.path == "b" {
+	rows := make([]row, 3)
+	err := measuredBy(context.Background(), 2, rows, func(r *row) (media.Info, error) {
+		if r.path == "b" {
 			panic("index out of range")
 		}
-	}))
+		return media.Info{DurationS: 1}, nil
+	}, "a", "b", "c")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b", "c"}, names(&Clips{rows: rows}, "/"))
 	assert.Contains(t, rows[1].err(), "index out of range")
@@ -303,7 +316,11 @@ func TestCancelLeavesStuckReads(t *testing.T) {
 	defer close(release)
 	returned := make(chan error)
 	go func() {
-		returned <- measureAll(ctx, make([]entry, 3), make([]row, 3), 1, new(Progress), meterOf(func(*entry, *row) { close(started); <-release }))
+		returned <- measuredBy(ctx, 1, make([]row, 3), func(*row) (media.Info, error) {
+			close(started)
+			<-release
+			return media.Info{}, nil
+		}, "a", "b", "c")
 	}()
 	<-started
 	cancel()

@@ -1,21 +1,24 @@
 package dataset
 
 import (
-	"fmt"
+	"cmp"
+	"errors"
 	"math"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
 // segmentSlackS is by how much a piece may exceed its file without a note: manifests round to
 // hundredths.
 const segmentSlackS = 0.02
 
-// segment is a piece of a file, as rows of NeMo, Kaldi's segments and Lhotse's cuts select it.
+// segment is a piece of a file, as rows of NeMo, Kaldi's segments, Lhotse's cuts and fragments of
+// paths select it.
 type segment struct {
 	file    *measuredFile
 	offset  float64
@@ -25,52 +28,75 @@ type segment struct {
 // measuredFile is a file that is measured once for all its pieces: a recording of hours may have
 // thousands.
 type measuredFile struct {
+	path string  // "" for that of the entry
+	data *[]byte // in memory, nil of a file on disk
 	once sync.Once
-	clip profile.Clip
+	info media.Info
+	size int64
+	err  error
 }
 
-func (c *segment) measure(e entry) profile.Clip {
-	c.file.once.Do(func() { c.file.clip = measureOne(entry{path: e.path}) })
-	return cut(c.file.clip, c.offset, c.seconds)
-}
-
-// cut returns the piece of a clip from offset on, to its end where seconds is 0. A piece that
-// exceeds the clip lasts as long as the clip does, with the seconds as its claim; one that starts
-// behind the clip is bad.
-func cut(clip profile.Clip, offset, seconds float64) profile.Clip {
-	if clip.Error != "" {
-		return clip
+func (c *segment) measure(r *row) (info media.Info, err error) {
+	f := c.file
+	f.once.Do(func() {
+		f.err = errors.New("its file cannot be measured") // stays after a panic
+		if f.data != nil {
+			f.size = int64(len(*f.data))
+			f.info, f.err = audio.Bytes(f.path, *f.data)
+			return
+		}
+		var st media.Stat
+		f.info, st, f.err = audio.File(cmp.Or(f.path, r.path))
+		f.size = st.Size
+	})
+	if f.err != nil {
+		return media.Info{}, f.err
 	}
-	duration := *clip.DurationS
-	available := duration - offset
-	clip.ClaimedS, clip.DurationS = nil, nil
+	info, r.size, err = cut(f.info, f.size, c.offset, c.seconds)
+	return info, err
+}
+
+// cut returns the piece of a file from offset on, to its end where seconds is 0, and its part of
+// the bytes. A piece that exceeds the file lasts as long as the file does, with the seconds as its
+// claim; one that starts behind the file is bad.
+func cut(info media.Info, size int64, offset, seconds float64) (media.Info, int64, error) {
+	available := info.DurationS - offset
+	claimed := (*float64)(nil)
 	switch {
 	case !(offset >= 0) || !(seconds >= 0) || math.IsInf(offset+seconds, 0):
-		clip.Error = fmt.Sprintf("the row asks for %g s from %g s on", seconds, offset)
-		return clip
+		return info, 0, media.Corrupt("the row asks for %g s from %g s on", seconds, offset)
 	case available <= 0:
-		clip.Error = fmt.Sprintf("the row starts at %.3f s, but the file ends at %.3f s", offset,
-			duration)
-		return clip
+		return info, 0, media.Corrupt("the row starts at %.3f s, but the file ends at %.3f s",
+			offset, info.DurationS)
 	case seconds > available+segmentSlackS:
-		clip.ClaimedS = &seconds
+		claimed = &seconds
 	case seconds > 0:
 		available = min(available, seconds)
 	}
-	clip.DurationS = &available
-	clip.SizeBytes = int64(float64(clip.SizeBytes) * available / duration)
-	return clip
+	size = int64(float64(size) * available / info.DurationS)
+	info.DurationS, info.ClaimedS = available, claimed
+	return info, size, nil
 }
 
-// measureOne measures one entry outside a scan.
-func measureOne(e entry) profile.Clip {
-	c := Clips{rows: make([]row, 1)}
-	guarded(&e, &c.rows[0], &reader{Clips: &c})
-	clip := c.At(0)
-	if lost := c.lost.Load(); lost != nil {
-		clip.Lost = lost
+// withPieces lets entries whose paths name a piece of a file be measured as one.
+func withPieces(entries []entry) {
+	files := map[string]*measuredFile{}
+	for i := range entries {
+		e := &entries[i]
+		path, start, end, ok := fragment(e)
+		if !ok {
+			continue
+		}
+		if files[path] == nil || e.data != nil {
+			files[path] = &measuredFile{path: path, data: e.data}
+		}
+		more := new(detail)
+		if e.more != nil {
+			more.text = e.more.text
+		}
+		more.by = &segment{files[path], start, end - start}
+		e.more = more
 	}
-	return clip
 }
 
 // fragment splits a path that selects a piece of a file: talk.flac#t=12.5,30 is 12.5 s to 30 s of
@@ -97,25 +123,4 @@ func fragment(e *entry) (file string, start, end float64, ok bool) {
 		}
 	}
 	return e.path[:hash], start, end, true
-}
-
-// recording is the file that a worker measured last for a piece of it: the pieces of one file
-// mostly follow each other.
-type recording struct {
-	path string
-	data *[]byte
-	clip profile.Clip
-}
-
-// piece measures the piece of a file that a fragment names.
-func (c *reader) piece(e *entry, file string, start, end float64, r *row) {
-	if c.last == nil || c.last.path != file || c.last.data != e.data {
-		c.last = &recording{file, e.data, measureOne(entry{path: file, data: e.data})}
-	}
-	if c.last.clip.Lost != nil {
-		c.lose(c.last.clip.Lost)
-	}
-	clip := cut(c.last.clip, start, end-start)
-	c.given(&clip, r)
-	r.path = e.path
 }

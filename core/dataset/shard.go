@@ -15,8 +15,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
-	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // maxText bounds what is read of one member that says what is said.
@@ -28,11 +26,11 @@ type tarMember struct {
 	start, size int64
 }
 
-func (m *tarMember) measure(e entry) profile.Clip {
-	if m.size == 0 { // to audio.Section, 0 is no limit
-		return profile.Clip{Path: e.path, Error: "is empty"}
+func (m *tarMember) measure(r *row) (media.Info, error) {
+	if r.size = m.size; m.size == 0 { // to audio.Section, 0 is no limit
+		return media.Info{}, media.Corrupt("is empty")
 	}
-	return sectionClip(m.shard, e.path, m.start, m.size)
+	return audio.Section(m.shard, r.path, m.start, m.size)
 }
 
 // shardReader lists one archive. Members that share a key, their name up to the first dot, belong
@@ -50,24 +48,28 @@ type shardReader struct {
 }
 
 // readShard lists the audio of one tar archive, with what is said in members beside it when that is
-// asked for. An archive that cannot be read, or not to its end, leaves a stray.
-func readShard(ctx context.Context, name string, r *Request) []entry {
+// asked for. An archive that cannot be read, or not to its end, leaves a stray. The error is that
+// of storage that does not answer.
+func readShard(ctx context.Context, name string, r *Request) ([]entry, error) {
 	in, err := openJumper(name)
-	if err != nil {
-		return []entry{stray(name, "%v", err)}
+	switch {
+	case media.Unanswered(err):
+		return nil, err
+	case err != nil:
+		return []entry{stray(name, "%v", bare(err))}, nil
 	}
 	defer in.file.Close()
 	s := shardReader{path: name, in: in, tar: tar.NewReader(in), request: r,
 		texts: map[string]*string{}}
 	if problem := s.read(ctx); in.lost != nil {
-		return []entry{stray(name, "%v", in.lost)}
+		return nil, in.lost
 	} else if problem != "" {
 		s.entries = append(s.entries, stray(name, "%s", problem))
 	}
 	for i, key := range s.keys {
 		s.entries[i].more.text = s.texts[key]
 	}
-	return s.entries
+	return s.entries, nil
 }
 
 // read goes through the members and says what went wrong.
@@ -173,15 +175,12 @@ type jumper struct {
 
 func openJumper(name string) (*jumper, error) {
 	if st, err := os.Stat(name); err != nil {
-		return nil, bare(err)
+		return nil, err
 	} else if !st.Mode().IsRegular() { // a pipe would block
 		return nil, errors.New("is not a regular file")
 	}
 	f, err := os.Open(name)
-	if err != nil {
-		return nil, bare(err)
-	}
-	return &jumper{file: f}, nil
+	return &jumper{file: f}, err
 }
 
 func (j *jumper) Read(p []byte) (int, error) {
@@ -232,21 +231,4 @@ func (j *jumper) packed() string {
 		}
 	}
 	return ""
-}
-
-// sectionClip measures a file that lies inside another one.
-func sectionClip(path, name string, start, size int64) profile.Clip {
-	clip := profile.Clip{Path: name, SizeBytes: size}
-	info, err := audio.Section(path, name, start, size)
-	if err != nil {
-		clip.Error = why(err)
-		if fault.Is(err, fault.Storage) {
-			clip.Lost = err
-		}
-		return clip
-	}
-	clip.DurationS, clip.ClaimedS = &info.DurationS, info.ClaimedS
-	clip.SampleRate, clip.Channels, clip.Bits = info.SampleRate, info.Channels, info.Bits
-	clip.Codec, clip.Method = info.Codec, info.Method
-	return clip
 }

@@ -145,7 +145,8 @@ func FuzzShard(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(t.TempDir(), "f.tar")
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		entries := readShard(context.Background(), path, &Request{Texts: true})
+		entries, err := readShard(context.Background(), path, &Request{Texts: true})
+		require.NoError(t, err)
 		assert.LessOrEqual(t, len(entries), len(b)/512+1)
 		for _, e := range entries {
 			if clip := measureOne(e); clip.Error == "" {

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -185,7 +186,7 @@ func withMembers(ctx context.Context, entries []entry, r *Request) ([]entry, err
 
 // readShards lists the members of each archive, in parallel.
 func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, error) {
-	members := make([][]entry, len(paths))
+	members, lost := make([][]entry, len(paths)), make([]error, len(paths))
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	for range r.workers(len(paths)) {
@@ -197,7 +198,7 @@ func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, err
 				if i >= len(paths) {
 					return
 				}
-				members[i] = guardedShard(ctx, paths[i], r)
+				members[i], lost[i] = guardedShard(ctx, paths[i], r)
 			}
 		}()
 	}
@@ -205,15 +206,14 @@ func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, err
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, "listing shards")
 	}
-	return members, nil
+	return members, errors.Join(lost...)
 }
 
 // guardedShard turns a panic over one archive into a bad one.
-func guardedShard(ctx context.Context, path string, r *Request) (entries []entry) {
+func guardedShard(ctx context.Context, path string, r *Request) (entries []entry, lost error) {
 	defer func() {
 		if p := recover(); p != nil {
-			entries = []entry{stray(path,
-				"defect of this library, please report it with the file: %v", p)}
+			entries = []entry{stray(path, defectOf, p)}
 		}
 	}()
 	return readShard(ctx, path, r)

@@ -88,18 +88,18 @@ func collect(d *profile.Dataset, c *Clips) (durations []float64, size float64) {
 
 // tally counts n clips of a kind. What a manifest does not tell of clips that cannot be opened is
 // left out.
-func tally(d *profile.Dataset, k kind, n int) {
-	if k.sampleRate > 0 {
-		d.SampleRates[strconv.Itoa(k.sampleRate)] += n
+func tally(d *profile.Dataset, k Kind, n int) {
+	if k.SampleRate > 0 {
+		d.SampleRates[strconv.Itoa(k.SampleRate)] += n
 	}
-	if k.channels > 0 {
-		d.Channels[strconv.Itoa(k.channels)] += n
+	if k.Channels > 0 {
+		d.Channels[strconv.Itoa(k.Channels)] += n
 	}
-	if k.codec != "" {
-		d.Codecs[k.codec] += n
+	if k.Codec != "" {
+		d.Codecs[k.Codec] += n
 	}
-	if k.method != "" {
-		d.Methods[k.method] += n
+	if k.Method != "" {
+		d.Methods[k.Method] += n
 	}
 }
 

@@ -20,8 +20,6 @@ type Clip struct {
 	Method    string `json:"method"`
 	SizeBytes int64  `json:"size_bytes"` // bytes on disk, or of the buffer
 	Error     string `json:"error"`      // why the clip cannot be used; "" when it can
-	// the error of storage that did not answer, which says nothing about the clip; nil otherwise
-	Lost error `json:"-"`
 }
 
 // Methods are the ways in which a duration was determined:
