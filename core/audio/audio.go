@@ -20,13 +20,7 @@ import (
 // holds no audio, Unsupported when its format or codec is not handled. Every message starts with
 // the path.
 func File(path string) (info media.Info, st media.Stat, err error) {
-	s := sources.Get().(*media.File)
-	defer sources.Put(s)
-	err = media.Answered(path, func() (err error) {
-		info, st, err = readOnce(s, path)
-		return err
-	})
-	return info, st, err
+	return section(path, path, 0, 0)
 }
 
 // Look asks the system about the regular file at path, without opening it; errors are those of
@@ -37,25 +31,6 @@ func Look(path string) (media.Stat, error) {
 		return st, media.Named(path, missing(err))
 	}
 	return st, nil
-}
-
-func readOnce(s *media.File, path string) (media.Info, media.Stat, error) {
-	st, err := s.Open(path, firstRead[ending(path)])
-	if err != nil {
-		return media.Info{}, st, media.Named(path, missing(err))
-	}
-	defer s.Close()
-	info, err := parse(s)
-	st.Digest = s.Digest()
-	switch {
-	case s.Err != nil: // whatever the parser made of the bytes that did arrive
-		return media.Info{}, st, media.Named(path,
-			media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w",
-				s.Err))
-	case err != nil:
-		return media.Info{}, st, media.Named(path, err)
-	}
-	return info, st, nil
 }
 
 func missing(err error) error {
@@ -79,31 +54,33 @@ func Bytes(name string, b []byte) (media.Info, error) {
 // a member of a tar archive, which need not be unpacked. name is for the messages. What lies behind
 // the end of the file is missing from it, as from any truncated file. Errors are those of File.
 func Section(path, name string, start, size int64) (info media.Info, err error) {
-	err = media.Answered(path, func() (err error) {
-		info, err = section(path, name, start, size)
-		return err
-	})
+	info, _, err = section(path, name, start, size)
 	return info, err
 }
 
-func section(path, name string, start, size int64) (media.Info, error) {
+func section(path, name string, start, size int64) (info media.Info, st media.Stat, err error) {
 	s := sources.Get().(*media.File)
 	defer sources.Put(s)
 	s.Section(start, size)
-	defer s.Section(0, 0)
-	if _, err := s.Open(path, firstRead[ending(path)]); err != nil {
-		return media.Info{}, media.Named(name, missing(err))
-	}
-	defer s.Close()
-	info, err := parse(s)
-	if s.Err != nil {
-		err = media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w",
-			s.Err)
-	}
-	if err != nil {
-		return media.Info{}, media.Named(name, err)
-	}
-	return info, nil
+	err = media.Answered(path, func() (err error) {
+		if st, err = s.Open(path, firstRead[ending(path)]); err != nil {
+			return media.Named(name, missing(err))
+		}
+		defer s.Close()
+		info, err = parse(s)
+		if start == 0 && size == 0 {
+			st.Digest = s.Digest()
+		}
+		if s.Err != nil { // whatever the parser made of the bytes that did arrive
+			err = media.Refused(fault.NotFound, "check the disk and the mount",
+				"cannot be read: %w", s.Err)
+		}
+		if err != nil {
+			info, err = media.Info{}, media.Named(name, err)
+		}
+		return err
+	})
+	return info, st, err
 }
 
 // sources keeps read buffers, so that a scan of a million files allocates a few.

@@ -23,7 +23,6 @@ const (
 	maxLine      = 16 << 20 // bytes of one line, or one CSV record
 	maxBadStart  = 1000     // bad lines before the first good one: then it is not a manifest
 	readAtOnce   = 1 << 16  // bytes
-	maxExpected  = 1 << 22  // rows that memory is allocated for before they are read
 	triedPaths   = 32       // paths that are looked for to decide their folder and ending
 	manifestKind = ".jsonl, .json or .ndjson (JSON objects, one a line or in one array), .csv or " +
 		".tsv, .txt or .lst (one path a line), " +
@@ -37,6 +36,8 @@ type manifest struct {
 	path    string
 	folder  string // of the manifest
 	in      *bufio.Reader
+	lines   *bufio.Scanner               // of in, nil before the first line
+	number  int                          // of the line read last, from 1
 	texts   bool                         // transcripts are wanted
 	field   string                       // with the transcript, "" for any of textColumns
 	audio   string                       // the field with the path, "" for any of audioColumns
@@ -132,19 +133,7 @@ func openManifest(ctx context.Context, path string) (m *manifest, closeFile func
 		}
 	}
 	m.in = bufio.NewReaderSize(in, readAtOnce)
-	if in == f {
-		m.expect(st.Size())
-	}
 	return m, func() { _ = f.Close() }, nil
-}
-
-// expect allocates memory for as many rows as a file of this size should have, by its first lines:
-// a slice that grows to millions is copied again and again, and Ctrl-C waits meanwhile.
-func (m *manifest) expect(size int64) {
-	head, _ := m.in.Peek(readAtOnce) // a read error shows again at the first line
-	lines := float64(bytes.Count(head, []byte("\n")) + 1)
-	rows := lines * float64(size) / float64(max(1, len(head)))
-	m.entries = make([]entry, 0, int(min(1.02*rows, maxExpected)))
 }
 
 // broken is the error of a manifest that cannot be read to its end.
@@ -208,8 +197,8 @@ type mention struct {
 // add adds a clip whose file is to be measured. Its path stays as it is until resolvePaths has all.
 func (m *manifest) add(r mention) {
 	e := entry{path: r.path}
-	if r.text != nil || r.cut {
-		e.more = &detail{text: r.text}
+	if r.text != nil || r.cut || r.extra != nil {
+		e.more = &detail{text: r.text, extra: r.extra}
 	}
 	if r.cut {
 		file := m.files[r.path]
@@ -219,7 +208,6 @@ func (m *manifest) add(r mention) {
 		}
 		e.more.by = &segment{file, r.offset, r.seconds}
 	}
-	m.listing.put(len(m.entries), r.extra)
 	m.entries = append(m.entries, e)
 	m.good++
 }
@@ -302,69 +290,43 @@ func (m *manifest) bad(line int, format string, args ...any) error {
 }
 
 // eachLine calls do with every line that is not blank, without its line end, until do fails. Line
-// numbers start at 1. A line over maxLine bytes is noted as bad and skipped.
+// numbers start at 1.
 func (m *manifest) eachLine(do func(number int, line []byte) error) error {
-	ended := false
-	for number := 1; !ended; number++ {
-		line, long, err := m.lineOrEnd(&ended)
-		switch {
-		case err != nil:
-		case long:
-			err = m.tooLong(number)
-		case len(strings.TrimSpace(string(line))) > 0:
-			err = do(number, line)
-		}
-		if err != nil {
+	for {
+		line, ok, err := m.line()
+		if err != nil || !ok {
 			return err
 		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			if err := do(m.number, line); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
 }
 
-// lineOrEnd reads a line. It sets ended when the line is the last one; long is as of line.
-func (m *manifest) lineOrEnd(ended *bool) (line []byte, long bool, err error) {
+// line reads the next line, which is valid until the next call; ok is false behind the last.
+func (m *manifest) line() (line []byte, ok bool, err error) {
 	if m.ctx.Err() != nil {
 		return nil, false, cancelled(m.ctx, "reading "+fault.Printable(m.path))
 	}
-	line, long, err = m.line()
-	if *ended = errors.Is(err, io.EOF); err != nil && !*ended {
+	if m.lines == nil {
+		m.lines = bufio.NewScanner(m.in)
+		m.lines.Buffer(make([]byte, 0, readAtOnce), maxLine)
+	}
+	if m.lines.Scan() {
+		m.number++
+		return m.lines.Bytes(), true, nil
+	}
+	switch err := m.lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, false, fault.New(fault.Corrupt, "write one clip a line",
+			"manifest %s: line %d is longer than %d MiB", fault.Printable(m.path), m.number+1,
+			maxLine>>20)
+	case err != nil:
 		return nil, false, m.broken(err)
 	}
-	return line, long, nil
-}
-
-func (m *manifest) tooLong(number int) error {
-	return m.bad(number, "line is longer than %d MiB", maxLine>>20)
-}
-
-// line reads up to the next line end; the result is valid until the next call. long is true when
-// the line was over maxLine bytes, and the rest of it skipped.
-func (m *manifest) line() (line []byte, long bool, err error) {
-	line, err = m.in.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		line = append([]byte(nil), line...)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			if m.ctx.Err() != nil { // lineOrEnd returns the error with the next line
-				return nil, true, nil
-			}
-			var more []byte
-			more, err = m.in.ReadSlice('\n')
-			if long = long || len(line)+len(more) > maxLine; !long {
-				line = append(line, more...)
-			}
-		}
-	}
-	line = line[:len(line)-trailing(line)]
-	return line, long, err
-}
-
-// trailing counts the bytes of the line end.
-func trailing(line []byte) int {
-	n := 0
-	for n < len(line) && n < 2 && (line[len(line)-1-n] == '\n' || line[len(line)-1-n] == '\r') {
-		n++
-	}
-	return n
+	return nil, false, nil
 }
 
 // list reads one path a line. A line with further columns, such as wav2letter's "id path duration

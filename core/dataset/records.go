@@ -108,33 +108,20 @@ type records struct {
 	m      *manifest
 	ahead  []string
 	number int // of the line read last
-	ended  bool
 	dialect
 	header
 }
 
-// line returns the next one; ok is false behind the last. One over maxLine bytes is noted as bad
-// and skipped.
+// line returns the next one; ok is false behind the last.
 func (r *records) line() (line string, ok bool, err error) {
 	if len(r.ahead) > 0 {
 		line, r.ahead = r.ahead[0], r.ahead[1:]
 		r.number++
 		return line, true, nil
 	}
-	for !r.ended {
-		bytes, long, err := r.m.lineOrEnd(&r.ended)
-		if err != nil || r.ended && len(bytes) == 0 {
-			return "", false, err
-		}
-		r.number++
-		if !long {
-			return string(bytes), true, nil
-		}
-		if err := r.m.tooLong(r.number); err != nil {
-			return "", false, err
-		}
-	}
-	return "", false, nil
+	text, ok, err := r.m.line()
+	r.number = r.m.number
+	return string(text), ok, err
 }
 
 // next returns the fields of a record and the number of its first line. Blank lines are skipped.

@@ -32,8 +32,9 @@ type entry struct {
 
 // detail is what a manifest or an archive says of one clip.
 type detail struct {
-	text *string  // what is said in it
-	by   measurer // nil for a whole file
+	text  *string   // what is said in it
+	by    measurer  // nil for a whole file
+	extra []*string // the columns that a listing asks for
 }
 
 // measurer measures what is no whole file: a piece of one, or a member of an archive. The row has

@@ -176,9 +176,9 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 			// beside unpacked audio, archives are what it came from
 			var shards, tables []string
 			if shards, tables, err = containersIn(ctx, r.Folder); len(tables) > 0 {
-				return parquet(tables), "", err
+				return entriesOf(tables, entry{parquet: true}), "", err
 			}
-			entries = append(entries, archives(shards)...)
+			entries = append(entries, entriesOf(shards, entry{archive: true})...)
 		}
 		name = fmt.Sprintf("folder %s", r.Folder)
 	case r.Manifest != "":

@@ -38,15 +38,17 @@ func listShards(ctx context.Context, patterns []string) (entries []entry, err er
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, archives(paths)...)
+		entries = append(entries, entriesOf(paths, entry{archive: true})...)
 	}
 	return entries, nil
 }
 
-func archives(paths []string) []entry {
+// entriesOf are entries of paths, else like one.
+func entriesOf(paths []string, like entry) []entry {
 	entries := make([]entry, len(paths))
 	for i, path := range paths {
-		entries[i] = entry{path: path, archive: true}
+		entries[i] = like
+		entries[i].path = path
 	}
 	return entries
 }
@@ -68,7 +70,7 @@ func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 		st, err := os.Stat(path)
 		switch {
 		case err == nil && st.IsDir():
-			matches, err := shardsIn(ctx, path)
+			matches, _, err := containersIn(ctx, path)
 			if err != nil {
 				return nil, err
 			}
@@ -85,12 +87,6 @@ func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 		}
 	}
 	return paths, nil
-}
-
-// shardsIn finds the archives of a folder and its subfolders, in the order of names.
-func shardsIn(ctx context.Context, folder string) ([]string, error) {
-	shards, _, err := containersIn(ctx, folder)
-	return shards, err
 }
 
 // containersIn finds the archives and the Parquet files of a folder and its subfolders, in the

@@ -16,8 +16,8 @@ type Table struct {
 	Columns []string   // of its rows, in order
 	Rows    []TableRow // in order, bad lines included
 
-	wanted []string    // the columns that are asked for beside path and text
-	extra  [][]*string // their values, beside the entries
+	wanted []string // the columns that are asked for beside path and text
+	named  int      // rows that were looked at for their names
 	seen   map[string]bool
 }
 
@@ -32,15 +32,6 @@ type TableRow struct {
 	Error   string    `json:"error"` // why the line cannot be read
 }
 
-// parquet are entries of Parquet files.
-func parquet(paths []string) []entry {
-	entries := make([]entry, len(paths))
-	for i, path := range paths {
-		entries[i] = entry{path: path, parquet: true}
-	}
-	return entries
-}
-
 // errNoColumn ends a listing without a column of paths, whose columns are known then.
 var errNoColumn = errors.New("no column with paths")
 
@@ -49,9 +40,10 @@ const namedRows = 1000
 
 // names takes those of a row in JSON.
 func (t *Table) names(row object) {
-	if t == nil || len(t.extra) >= namedRows {
+	if t == nil || t.named >= namedRows {
 		return
 	}
+	t.named++
 	if t.seen == nil {
 		t.seen = map[string]bool{}
 	}
@@ -61,15 +53,6 @@ func (t *Table) names(row object) {
 			t.Columns = append(t.Columns, name)
 		}
 	}
-}
-
-// put keeps the values of the row at an index.
-func (t *Table) put(index int, values []*string) {
-	if t == nil || values == nil {
-		return
-	}
-	t.extra = append(t.extra, make([][]*string, index-len(t.extra))...)
-	t.extra = append(t.extra, values)
 }
 
 func (o object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
@@ -97,13 +80,10 @@ func (t *Table) fill(entries []entry) {
 				row.Error = "its audio comes from a command or an address, which is not read"
 			}
 		}
-		if i < len(t.extra) {
-			row.Extra = t.extra[i]
-		}
 		if e.more == nil {
 			continue
 		}
-		row.Text = e.more.text
+		row.Text, row.Extra = e.more.text, e.more.extra
 		switch source := e.more.by.(type) {
 		case *segment:
 			row.Piece, row.Offset, row.Seconds = true, source.offset, source.seconds

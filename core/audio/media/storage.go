@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -104,7 +103,7 @@ func mountOf(path string) string {
 		if len(fields) < 2 {
 			continue
 		}
-		if mount := unescaped(fields[1]); len(mount) > len(longest) &&
+		if mount := escapes.Replace(fields[1]); len(mount) > len(longest) &&
 			(absolute == mount || strings.HasPrefix(absolute, mount+"/")) {
 			longest = mount
 		}
@@ -115,19 +114,5 @@ func mountOf(path string) string {
 	return longest
 }
 
-// unescaped turns \040 back into a blank, as the kernel writes mount points.
-func unescaped(text string) string {
-	for i := strings.IndexByte(text, '\\'); i >= 0 && i+4 <= len(text); {
-		code, err := strconv.ParseUint(text[i+1:i+4], 8, 8)
-		if err != nil {
-			return text
-		}
-		text = text[:i] + string([]byte{byte(code)}) + text[i+4:]
-		next := strings.IndexByte(text[i+1:], '\\')
-		if next < 0 {
-			break
-		}
-		i += 1 + next
-	}
-	return text
-}
+// escapes are the characters that the kernel writes in octal in its tables of mounts.
+var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -70,9 +70,7 @@ func TestWhereAFileIsMounted(t *testing.T) {
 	}
 	assert.Equal(t, "/proc", mountOf("/proc/self/a.wav"))
 	assert.NotEmpty(t, mountOf("a.wav"))
-	assert.Equal(t, "/a drive/of \\", unescaped(`/a\040drive/of\040\134`))
-	assert.Equal(t, `/a\04`, unescaped(`/a\04`))
-	assert.Equal(t, `/a\xyz`, unescaped(`/a\xyz`))
+	assert.Equal(t, "/a drive/of \\", escapes.Replace(`/a\040drive/of\040\134`))
 }
 
 func TestLastIndex(t *testing.T) {
