@@ -2,25 +2,20 @@
 package amr
 
 import (
-	"encoding/binary"
-
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
-
-var be = binary.BigEndian
 
 const (
 	amrWindow = 64 << 10
 	amrPerS   = 50 // frames of 20 ms
 )
 
-// amrKind is one of the four magic lines.
+// amrKind is one of the two magic lines.
 type amrKind struct {
 	magic string
 	codec string
 	rate  int
 	sizes [16]byte // bytes of a frame with its type byte, by type; 0: reserved
-	multi bool     // a number of channels follows the magic
 }
 
 // Sizes: RFC 4867, 3GPP TS 26.101 and 26.201. 8 or 9 is comfort noise, 14 of wideband a lost frame,
@@ -30,10 +25,7 @@ var (
 	amrWB = [16]byte{18, 24, 33, 37, 41, 47, 51, 59, 61, 6, 0, 0, 0, 0, 1, 1}
 
 	amrKinds = []amrKind{
-		{"#!AMR\n", "amr_nb", 8000, amrNB, false},
-		{"#!AMR-WB\n", "amr_wb", 16000, amrWB, false},
-		{"#!AMR_MC1.0\n", "amr_nb", 8000, amrNB, true},
-		{"#!AMR-WB_MC1.0\n", "amr_wb", 16000, amrWB, true},
+		{"#!AMR\n", "amr_nb", 8000, amrNB}, {"#!AMR-WB\n", "amr_wb", 16000, amrWB},
 	}
 )
 
@@ -44,24 +36,12 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		return media.Info{}, media.Corrupt("starts like AMR, but its variant is unknown")
 	}
 	info := media.Info{SampleRate: kind.rate, Channels: 1, Codec: kind.codec, Method: "walked"}
-	if kind.multi {
-		b := s.At(off, 4)
-		if len(b) < 4 {
-			return media.Info{}, media.Corrupt("ends inside its header")
-		}
-		if info.Channels = int(be.Uint32(b) & 0xf); info.Channels == 0 {
-			return media.Info{}, media.Corrupt("has 0 channels")
-		}
-		off += 4
-	}
 	frames, cut := amrFrames(s, &kind.sizes, off)
-	channels, perFrame := int64(info.Channels), int64(kind.rate/amrPerS)
-	samples, claimed := frames/channels, int64(0)
-	if cut || frames%channels != 0 {
-		// the frame that a type byte announces is not there
-		claimed = samples + 1
+	perFrame, claimed := int64(kind.rate/amrPerS), int64(0)
+	if cut { // the frame that a type byte announces is not there
+		claimed = frames + 1
 	}
-	return media.Finish(info, samples*perFrame, claimed*perFrame)
+	return media.Finish(info, frames*perFrame, claimed*perFrame)
 }
 
 func amrMagic(s *media.File, base int64) (*amrKind, int64) {
@@ -74,7 +54,7 @@ func amrMagic(s *media.File, base int64) (*amrKind, int64) {
 	return nil, 0
 }
 
-// amrFrames counts the frames of all channels from off on, and reports whether the last is cut.
+// amrFrames counts the frames from off on, and reports whether the last is cut.
 // Bytes of a reserved type hold no frame: decoders skip them.
 func amrFrames(s *media.File, sizes *[16]byte, off int64) (frames int64, cut bool) {
 	for off < s.Size {

@@ -23,34 +23,27 @@ func TestAMRFixtures(t *testing.T) {
 
 func TestAMRLength(t *testing.T) {
 	frames := bytes.Join([][]byte{amrFrame(7), amrFrame(0), amrFrame(8), amrFrame(15)}, nil)
-	multi := append([]byte("#!AMR_MC1.0\n\x00\x00\x00\x02"), frames...)
 	audiotest.Measured(t, map[string]audiotest.Clip{
 		"frames of any kind":         {B: append([]byte("#!AMR\n"), frames...), Seconds: 0.08, Codec: "amr_nb", Method: "walked"},
 		"cut":                        {B: append([]byte("#!AMR\n"), frames[:40]...), Seconds: 0.02, Claimed: 0.04},
 		"a type byte alone":          {B: append([]byte("#!AMR\n"), frames[:33]...), Seconds: 0.02, Claimed: 0.04},
 		"reserved types are skipped": {B: append(append([]byte("#!AMR\n"), 0x4c, 0x54), frames...), Seconds: 0.08},
-		"two channels":               {B: multi, Seconds: 0.04},
-		"two channels, one missing":  {B: multi[:len(multi)-1], Seconds: 0.02, Claimed: 0.04},
-		"wideband, two channels":     {B: append([]byte("#!AMR-WB_MC1.0\n\x00\x00\x00\x02"), make([]byte, 4*18)...), Seconds: 0.04, Codec: "amr_wb", Method: "walked"},
 		"across reads":               {B: append([]byte("#!AMR\n"), bytes.Repeat(amrFrame(4), 12500)...), Seconds: 250, Codec: "amr_nb", Method: "walked"},
 	})
 }
 
 func TestAMRRefused(t *testing.T) {
 	audiotest.Refuses(t, "x.amr", []audiotest.Refusal{
+		{Name: "several channels", B: []byte("#!AMR_MC1.0\n\x00\x00\x00\x02\x04"), Code: fault.Corrupt, Text: "its variant is unknown"},
 		{Name: "unknown kind", B: []byte("#!AMR-XX\n\x04"), Code: fault.Corrupt, Text: "its variant is unknown"},
 		{Name: "magic alone", B: []byte("#!AMR\n"), Code: fault.Corrupt, Text: "holds no audio"},
 		{Name: "cut", B: []byte("#!AMR\n\x04\x00"), Code: fault.Corrupt, Text: "claims 0.020 s"},
-		{Name: "cut header", B: []byte("#!AMR_MC1.0\n\x00\x00"), Code: fault.Corrupt, Text: "ends inside its header"},
-		{Name: "no channels", B: []byte("#!AMR_MC1.0\n\x00\x00\x00\x00\x04"), Code: fault.Corrupt, Text: "0 channels"},
 	})
 }
 
 func FuzzAMR(f *testing.F) {
 	f.Add(audiotest.Fixture(f, "tone_8k.amr"))
 	f.Add(audiotest.Fixture(f, "tone.awb"))
-	f.Add([]byte("#!AMR_MC1.0\n\x00\x00\x00\x03\x7c\x7c\x7c"))
-	f.Add([]byte("#!AMR-WB_MC1.0\n\x00\x00\x00\x03\x7c\x7c\x7c"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		audiotest.Sane(t, append([]byte("#!AMR"), b[min(5, len(b)):]...))
 	})

@@ -63,7 +63,7 @@ func (f *flacStream) endSample() (sample int64, ok bool) {
 	for ; ; window *= 4 {
 		off := max(f.start, f.s.Size-min(window, media.MaxRead))
 		tail := f.s.Alone(off, int(f.s.Size-off))
-		sample, ok = f.lastFrame(tail[:len(tail)-tagLen(tail)])
+		sample, ok = f.lastFrame(tail[:int64(len(tail))-min(media.TailTag(tail), int64(len(tail)))])
 		if ok || off == f.start {
 			return sample, true
 		}
@@ -116,21 +116,4 @@ func (f *flacStream) decodes(b []byte) (ok bool) {
 		decoder.BitsPerSample = f.si.BitsPerSample
 	}
 	return decoder.Parse() == nil
-}
-
-// tagLen returns the length of an ID3v1 or APEv2 tag at the end of tail, which some taggers append.
-// tail was read for the last frame: the search of core/audio/mpeg would read the file once more.
-func tagLen(tail []byte) int {
-	n := len(tail)
-	if n >= 128 && string(tail[n-128:n-125]) == "TAG" {
-		return 128
-	}
-	if n >= 32 && string(tail[n-32:n-24]) == "APETAGEX" {
-		size := int64(le.Uint32(tail[n-20:])) // of items and footer
-		if tail[n-9]&0x80 != 0 {              // has a header, too
-			size += 32
-		}
-		return int(min(size, int64(n)))
-	}
-	return 0
 }

@@ -119,6 +119,7 @@ func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
 
 // frontAPE returns the length of an APEv2 tag in front, 0 without one.
 func frontAPE(s *media.File, base int64) int64 {
+	const apeFootLen = 32
 	if b := s.At(base, apeFootLen); len(b) == apeFootLen && string(b[:8]) == "APETAGEX" {
 		return apeFootLen + int64(le.Uint32(b[12:]))
 	}

@@ -2,7 +2,6 @@ package mpeg
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand"
 	"testing"
 
@@ -108,20 +107,17 @@ const (
 )
 
 func TestFrontAndTailTags(t *testing.T) {
-	lyrics := "LYRICSBEGININD0000210LYR00005hello"
 	apeFoot := "APETAGEX\xd0\x07\x00\x00\x48\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00"
 	ape := []byte("APETAGEX\xd0\x07\x00\x00\x48\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xa0\x00\x00\x00\x00\x00\x00\x00\x00" + string(noise(40)) + apeFoot)
 	v1 := append([]byte("TAG"), make([]byte, 125)...)
-	plus := append([]byte("TAG+"), make([]byte, 223)...)
 	foot := append(id3(noise(300), 0x10), append([]byte("3DI\x04\x00\x10"), 0, 0, 2, 44)...)
 	fronts := map[string][]byte{
 		"nothing": nil, "a tag": id3(noise(50), 0), "a tag of 5 MB": id3(noise(5<<20), 0), "two tags": join(id3(noise(900), 0), id3(noise(9000), 0)),
 		"a tag with a footer": join(id3(make([]byte, 20), 0x10), []byte("3DI\x04\x00\x10\x00\x00\x00\x14")),
 	}
 	tails := map[string][]byte{
-		"nothing": nil, "ID3v1": v1, "ID3v1 enhanced": join(plus, v1), "APE": ape, "APE and ID3v1": join(ape, v1),
-		"Lyrics3 v2": join([]byte(lyrics), fmt.Appendf(nil, "%06dLYRICS200", len(lyrics)), v1),
-		"Lyrics3 v1": join([]byte("LYRICSBEGIN[00:01]hello LYRICSEND"), v1), "ID3v2 behind": foot,
+		"nothing": nil, "ID3v1": v1, "APE": ape, "APE and ID3v1": join(ape, v1),
+		"ID3v2 behind": foot,
 	}
 	for _, name := range []string{"lame_vbr_44k_stereo.mp3", "vbr_untagged_44k.mp3", "tone.aac"} {
 		audio := audiotest.Fixture(t, name)
@@ -234,8 +230,6 @@ func FuzzMPEG(f *testing.F) {
 
 func FuzzTailTag(f *testing.F) {
 	audio := stream(high, 4)
-	f.Add([]byte("LYRICSBEGINhello000016LYRICS200"))
-	f.Add([]byte("LYRICSBEGINhelloLYRICSEND"))
 	f.Add([]byte("APETAGEX\xd0\x07\x00\x00\x20\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte("3DI\x04\x00\x10\x00\x00\x00\x14"))
 	f.Fuzz(func(t *testing.T, b []byte) {

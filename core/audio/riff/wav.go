@@ -84,11 +84,6 @@ func (w *wave) take(c *chunk) (err error) {
 		if len(c.peek) >= 4 {
 			w.fact = int64(w.style.order.Uint32(c.peek))
 		}
-	case "LIST":
-		if len(c.peek) >= 4 && string(c.peek[:4]) == "wavl" {
-			return media.Unsupported(
-				"is a WAV file with a list of waves and silences inside, which is not supported")
-		}
 	case "data":
 		c.size = w.dataSize(*c)
 		switch {
