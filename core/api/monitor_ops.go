@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -67,7 +66,7 @@ func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 	})
 	if err != nil {
 		if reader != nil {
-			err = errors.Join(err, reader.Close())
+			reader.Close()
 		}
 		return monitorStarted{}, err
 	}
@@ -87,7 +86,7 @@ func openGPUs(o hardware.Options, started *monitorStarted) (monitor.GPUReader, e
 		return nil, err
 	}
 	for i := range devices.Count() {
-		started.GPUs = append(started.GPUs, devices.Name(i))
+		started.GPUs = append(started.GPUs, devices.Properties(i).Name)
 	}
 	return devices, nil
 }

@@ -37,7 +37,6 @@ const (
 	racyAge    = 2 * time.Second
 	flushSlots = 1 << 14         // a worker writes its slots when it has so many,
 	flushAge   = 5 * time.Second // or when it last wrote so long ago
-	maxBroken  = 1 << 16         // bytes outside of intact slots; with more, the cache is rewritten
 )
 
 // A slot is the entry of one audio file in the cache: 84 bytes, little-endian, with a checksum that
@@ -86,29 +85,22 @@ func openCache(c Cache, files int) *openedCache {
 
 func (c *openedCache) path() string { return filepath.Join(c.Folder, cacheName) }
 
-// index finds the intact slots. It reports false when the cache should be rewritten: when it is too
-// long, or when much of it is no slot. A process that was killed, or a full disk, leaves a part of
-// a slot, behind which others append; therefore the next slot is searched for byte by byte.
+// index finds the slots. It reports false when the cache should be rewritten: when it is too long,
+// or behind what is no intact slot, as a process that was killed, or a full disk, leaves it.
 func (c *openedCache) index() bool {
 	c.offsets = make(map[uint64]int, len(c.slots)/slotSize)
-	broken := 0
-	for at := 0; at+slotSize <= len(c.slots); {
-		if slot := c.slots[at : at+slotSize]; intact(slot) {
-			c.offsets[keyOf(slot)] = at
-			at += slotSize
-			continue
-		}
-		at++
-		if broken++; broken > maxBroken {
+	for at := 0; at+slotSize <= len(c.slots); at += slotSize { // the last one may be being written
+		if !intact(c.slots[at : at+slotSize]) {
 			return false
 		}
+		c.offsets[keyOf(c.slots[at:])] = at
 	}
 	return len(c.slots) <= maxSlots*slotSize
 }
 
-// rewrite replaces the file by the newer half of its slots. Every scan writes a temporary file of
-// its own, as the processes of a training find the same cache too long at the same time. What
-// others appended in between is lost.
+// rewrite replaces the file by the slots that were found, of a long one by its newer half. Every
+// scan writes a temporary file of its own, as the processes of a training find the same cache too
+// long at the same time. What others appended in between is lost.
 func (c *openedCache) rewrite() {
 	oldest := len(c.slots) - maxSlots/2*slotSize
 	var newer []byte

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -98,25 +97,6 @@ func TestPiecesOfStorageThatDoesNotAnswer(t *testing.T) {
 	c := NewCollection(Options{})
 	err := c.Add(context.Background(), &Piece{Paths: []string{"gone.wav"}, PathRows: []int{0}}, nil)
 	assert.True(t, fault.Is(err, fault.Storage), "%v", err)
-}
-
-// TestLimitGC: the collector's setting is back when the last of several scans has ended, in
-// whatever order they do.
-func TestLimitGC(t *testing.T) {
-	before := debug.SetGCPercent(70)
-	defer debug.SetGCPercent(before)
-	now := func() int {
-		percent := debug.SetGCPercent(70)
-		debug.SetGCPercent(percent)
-		return percent
-	}
-	limitGC(manyFiles - 1)()
-	first, second := limitGC(manyFiles), limitGC(manyFiles)
-	assert.Equal(t, gcPercent, now())
-	first()
-	assert.Equal(t, gcPercent, now())
-	second()
-	assert.Equal(t, 70, now())
 }
 
 // noisy is a WAV file that is no silence.

@@ -44,14 +44,6 @@ func OpenDevices(options Options) (*Devices, error) {
 // Count is the number of visible GPUs, at least 1. It stays the same after Close.
 func (d *Devices) Count() int { return len(d.units) }
 
-// Name is the driver's name of GPU i, "" when there is no such GPU.
-func (d *Devices) Name(i int) string {
-	if i < 0 || i >= len(d.units) {
-		return ""
-	}
-	return d.units[i].name
-}
-
 // Memory reads GPU i, in bytes; it costs some microseconds. total can exceed used+free by what the
 // driver keeps for itself. A driver that fails later gives NotFound with its reason, a wrong index
 // InvalidArgument; it never panics.
@@ -103,7 +95,7 @@ func (d *Devices) Activity(i int) (runlog.GPUReading, []runlog.Event) {
 }
 
 // Close returns the driver back. Closing twice does no harm.
-func (d *Devices) Close() error {
+func (d *Devices) Close() {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.finish != nil {
@@ -115,7 +107,6 @@ func (d *Devices) Close() error {
 		d.finish()
 		d.finish = nil
 	}
-	return nil
 }
 
 // CUDA numbers the GPUs of a machine in the order of the PCI bus with CUDA_DEVICE_ORDER=PCI_BUS_ID,

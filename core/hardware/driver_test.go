@@ -97,7 +97,7 @@ func detectOrPanic(options Options) profile.Hardware {
 func (a *answer) watch(devices *Devices) {
 	a.Count = devices.Count()
 	for i := range a.Count {
-		a.Names = append(a.Names, devices.Name(i))
+		a.Names = append(a.Names, devices.Properties(i).Name)
 	}
 	for range 3 {
 		used, total, free, err := devices.Memory(0)
@@ -115,8 +115,8 @@ func (a *answer) watch(devices *Devices) {
 			a.Told = append(a.Told, e.Kind+": "+e.Text)
 		}
 	}
-	_ = devices.Close()
-	_ = devices.Close()
+	devices.Close()
+	devices.Close()
 	if reading, events := devices.Activity(0); len(events) > 0 || reading.Named()["power_w"] != nil {
 		panic("a closed driver was read")
 	}

@@ -33,7 +33,7 @@ const (
 type GPUReader interface {
 	Count() int
 	Memory(i int) (used, total, free uint64, err error)
-	Close() error
+	Close()
 }
 
 // GPUWatcher is what a GPUReader may be besides: one that reads what GPUs do. Readings may take
@@ -193,7 +193,11 @@ func (m *Monitor) loop(interval time.Duration, f func()) {
 // leave ends one goroutine. The last one closes the reader: so never during a reading.
 func (m *Monitor) leave() {
 	if m.running.Add(-1) == 0 {
-		m.closeReader()
+		if m.gpu != nil {
+			if err := guarded(m.gpu.Close); err != nil {
+				m.fail(err)
+			}
+		}
 		m.sleeper.close()
 		close(m.done)
 	}
@@ -205,20 +209,6 @@ func (m *Monitor) stopped() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func (m *Monitor) closeReader() {
-	if m.gpu == nil {
-		return
-	}
-	var closing error
-	if err := guarded(func() { closing = m.gpu.Close() }); err != nil {
-		closing = err
-	}
-	if closing != nil {
-		m.fail(fault.Wrap(closing, fault.Internal, "the driver may need a new process",
-			"cannot close the GPU reader"))
 	}
 }
 

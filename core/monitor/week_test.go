@@ -47,8 +47,8 @@ func newWorking(gpus int) *working {
 	return w
 }
 
-func (w *working) Count() int   { return len(w.used) }
-func (w *working) Close() error { return nil }
+func (w *working) Count() int { return len(w.used) }
+func (w *working) Close()     {}
 func (w *working) Memory(i int) (used, total, free uint64, err error) {
 	w.reads++
 	return w.used[i], w.total, w.total - w.used[i], nil
