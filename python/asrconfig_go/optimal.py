@@ -65,7 +65,7 @@ def create_optimal_config(
     (32, 'fp16')
     """
     from ._core.checks import check_keywords
-    from ._core.output import show
+    from ._core.output import first_process, show
     from ._core.records import json_fields, to_json
     from ._core.render import say, title
     from .data.source import open_source
@@ -81,6 +81,7 @@ def create_optimal_config(
         "create_optimal_config",
         json_fields(PlanRecord),
     )
+    verbose = verbose and first_process()
     bars = verbose if progress is None else progress
     options = PlanOptions(target_batch_size, safety_margin, **settings)
     options.check()

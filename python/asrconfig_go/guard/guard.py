@@ -103,7 +103,7 @@ class Guard(Guarded):
             loop.say(text)
         attempts = Attempts(
             chosen.halvings, lambda: loop.step_number, lambda error: self._loading.ran_short(error), self._snapshot,
-            self._save_after_lost_gpu,
+            self._save_after_lost_gpu, None if self._ranks.alone else loop.rank,
         )  # fmt: skip
         self._loading = Loading(trainer, attempts.note)
         self._rows = ClipRows(trainer, lambda: self._loading.delivered)

@@ -266,7 +266,10 @@ class Attempts:
         ran_short: Callable[[Exception], bool] = lambda _: False,
         snapshot: Callable[[str, Exception], str] = lambda *_: "",
         on_lost_gpu: Callable[[Exception], str] = lambda _: "",
+        rank: int | None = None,
     ) -> None:
+        """``rank`` is that of this process, where there are several."""
+        self._rank = rank
         self._max_halvings, self._step_number, self._ran_short = max_halvings, step_number, ran_short
         self.snapshot, self._on_lost_gpu = snapshot, on_lost_gpu
         self.events: list[GuardEvent] = []
@@ -309,7 +312,9 @@ class Attempts:
         self, place: str, text: str, snapshot: str = "", *, before: int = 0, after: int = 0, lost_s: float = 0.0
     ) -> None:
         """Add an event, and log it; ``before`` and ``after`` are clips of a micro-batch."""
-        self.events.append(GuardEvent(place, self._step_number(), before, after, text, lost_s, snapshot))
+        self.events.append(
+            GuardEvent(place, self._step_number(), before, after, text, lost_s, snapshot, rank=self._rank)
+        )
         logger.warning("%s", self.events[-1])
 
     def not_restored(self, paths: list[str]) -> None:

@@ -17,7 +17,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
+T = TypeVar("T")
 
 _GROUP_BYTES = 4 << 20  # larger gradients are averaged in place, smaller ones together
 _NUMBERS = 4  # of a message
@@ -98,6 +99,15 @@ class ProcessGroup:
     def summed(self, value: float | torch.Tensor) -> float:
         """The sum of ``value`` over all processes."""
         return self._meet([float(value)])[1]
+
+    def gathered(self, value: T) -> list[T]:
+        """``value`` of every process, by rank."""
+        if self.alone:
+            return [value]
+        self._meet()
+        values: list[T] = [value] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def any(self, value: bool) -> bool:
         """Whether ``value`` is true in any process."""

@@ -40,7 +40,8 @@ class GuardEvent:
     ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
     what it held took to be freed. ``snapshot`` is the file with a memory snapshot of that moment, "" where none was
     written: see ``Guard``. ``not_restored`` is what the failed attempt may have changed and could not be put back, such
-    as an iterator that the step reads from; everything else is as if nothing had failed.
+    as an iterator that the step reads from; everything else is as if nothing had failed. ``rank`` is that of the
+    process, None where there is one.
     """
 
     place: str
@@ -51,6 +52,7 @@ class GuardEvent:
     lost_s: float = 0.0
     snapshot: str = ""
     not_restored: tuple[str, ...] = ()
+    rank: int | None = None
 
     @property
     def lost(self) -> str:
@@ -63,7 +65,8 @@ class GuardEvent:
         action = "a clip was left out" if self.place == "skipped" else sizes
         snapshot = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
         lost = f"; {self.lost}" if self.not_restored else ""
-        return f"step {self.global_step} ({self.place}): {action} after {self.error}{snapshot}{lost}"
+        place = self.place if self.rank is None else f"{self.place}, rank {self.rank}"
+        return f"step {self.global_step} ({place}): {action} after {self.error}{snapshot}{lost}"
 
 
 def write_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
@@ -248,13 +251,15 @@ class Change:
 class TrainingReport:
     """A training that ``manager.train`` ran, from its beginning, resumed processes included.
 
+    Of several processes each knows what it met alone, until the training has come to its end.
+
     - ``steps``, ``planned_steps``: optimizer steps made and planned;
     - ``resumed_from``: the checkpoint that this process began with, ``""`` for none;
     - ``restarts``: those within a process, ``recomputed_steps`` the optimizer steps that they made again;
     - ``events``: steps that ran out of memory and were computed again, none of which is lost;
     - ``skipped_samples``: those that did not fit alone, where skipping them was allowed;
     - ``bad_batches``: those whose loss or gradient went wrong, or of which a clip did not fit alone, with the clips to
-      blame; ``bad_samples`` is how many of these this process left out;
+      blame; ``bad_samples`` is how many of these were left out since this start;
     - ``batch``: samples a device and batch, accumulation, devices: their product is the effective batch;
     - ``limit_samples``, ``limit_values``: what a micro-batch may hold by now, None without limit;
     - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
@@ -292,6 +297,7 @@ class TrainingReport:
         named = ((self.limit_samples, "sample"), (self.limit_values, "value"))
         limits = [plural(limit, noun) for limit, noun in named if limit is not None]
         incidents = (*self.events, *self.restarts)
+        here = " in this process" if self.error and devices > 1 else ""
         times = plural(len(incidents), "time")
         lines = [
             f"{self.steps} of {plural(self.planned_steps, 'step')} in {self.seconds:.1f} s"
@@ -299,7 +305,7 @@ class TrainingReport:
             f"effective batch {size * accumulation * devices}: {size} × {accumulation}"
             + (f" × {devices} devices" if devices > 1 else "")
             + (f"; micro-batches of at most {' and '.join(limits)}" if limits else ""),
-            f"memory {f'ran out {times}; no step was lost' if incidents else 'never ran out'}",
+            f"memory {f'ran out {times}; no step was lost' if incidents else f'never ran out{here}'}",
             *(f"  {line}" for line in first_of(incidents)),
         ]
         if self.changes:

@@ -8,6 +8,7 @@ not detached, so that the inner backward pass continues behind it.
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -135,7 +136,9 @@ class MemoryRecorder:
                 stack.callback(gc.enable)
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)  # what is computed for real is too small for several
-            stack.callback(_kernels.register(self._capability, self._log)._destroy)
+            with warnings.catch_warnings():  # torch 2.4 warns of kernels that are replaced
+                warnings.simplefilter("ignore")
+                stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
             stack.enter_context(endless_ones_refused())

@@ -9,7 +9,7 @@ import time
 import traceback
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
@@ -17,7 +17,8 @@ from .._core.output import listed
 from .._core.training_session import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, StorageError
 from ..guard.micro_batches import Retries
-from ..guard.training_report import Restart, TrainingReport
+from ..guard.process_group import ProcessGroup
+from ..guard.training_report import BadBatch, GuardEvent, Restart, TrainingReport
 from .checkpoints import disk_errors_explained, saved_so_far
 from .restart import AllStepsMade, RunCheckpoints
 from .resume import start_point
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _EVALUATION = ("evaluation_loop", "prediction_loop")
+
+
+class _Incidents(NamedTuple):
+    """What one process has met since this start: see ``TrainingReport``."""
+
+    events: list[GuardEvent]
+    bad_batches: list[BadBatch]
+    skipped_samples: int
+    bad_samples: int
 
 
 class GuardedTraining:
@@ -86,6 +96,7 @@ class GuardedTraining:
         self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
         self._record = self._start.record
         self._events, self._bad_batches = list(self._record.events), list(self._record.bad_batches)
+        self._of_ranks: list[_Incidents] | None = None  # of all processes, once the training has come to its end
 
     def train(self) -> Any:
         """What ``trainer.train()`` returns.
@@ -112,14 +123,14 @@ class GuardedTraining:
 
     def report(self) -> TrainingReport:
         """What was met so far."""
-        limit = self._guard.budgets["training"]
+        limit, of_ranks = self._guard.budgets["training"], self._incidents()
         return TrainingReport(
             steps=self.trainer.state.global_step,
             planned_steps=self._record.max_steps,
             resumed_from=self._begin or "",
             restarts=tuple(self._record.restarts),
             events=tuple(self._record.events),
-            skipped_samples=self._guard.skipped,
+            skipped_samples=sum(met.skipped_samples for met in of_ranks),
             batch=self._record.batch,
             limit_samples=limit.samples,
             limit_values=limit.values,
@@ -130,7 +141,7 @@ class GuardedTraining:
             stopped=self._stop.summary(self._folder.path.parent) if self._stop else "",
             profile=self._profile.files if self._profile else (),
             bad_batches=tuple(self._record.bad_batches),
-            bad_samples=self._guard.bad_clips,
+            bad_samples=sum(met.bad_samples for met in of_ranks),
         )
 
     def _set_up(self) -> None:
@@ -159,7 +170,9 @@ class GuardedTraining:
 
         while True:
             try:
-                return self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
+                output = self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
+                self._of_ranks = ProcessGroup(self.trainer).gathered(*self._incidents())
+                return output
             except AllStepsMade:  # the model has the checkpoint's weights
                 self.trainer.is_in_train = False
                 return TrainOutput(self.trainer.state.global_step, math.nan, {})
@@ -185,12 +198,19 @@ class GuardedTraining:
         if self._lock is not None:
             self._lock.release()
 
+    def _incidents(self) -> list[_Incidents]:
+        """Those of all processes, or of this one while the training runs."""
+        guard = self._guard
+        events, bad_batches = guard.events[self._events_before :], guard.bad_batches[self._bad_before :]
+        return self._of_ranks or [_Incidents(events, bad_batches, guard.skipped, guard.bad_clips)]
+
     def _news(self) -> bool:
         """Update the record; returns whether it changed."""
         record, guard = self._record, self._guard
         limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
-        events = self._events + guard.events[self._events_before :]
-        bad_batches = self._bad_batches + guard.bad_batches[self._bad_before :]
+        of_ranks = self._incidents()
+        events = self._events + [event for met in of_ranks for event in met.events]
+        bad_batches = self._bad_batches + [batch for met in of_ranks for batch in met.bad_batches]
         counts = (len(events), len(bad_batches))
         if (limits, counts) == (record.limits, (len(record.events), len(record.bad_batches))):
             return False

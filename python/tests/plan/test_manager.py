@@ -89,6 +89,12 @@ def test_unknown_gpu_names_the_nearest() -> None:
     assert "T4" in caught.value.hint
 
 
+def test_other_ranks_print_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("RANK", "1")
+    ac.create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False)
+    assert capsys.readouterr().out == ""
+
+
 def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(LoaderNotMeasuredWarning, match="sampling_rate = 100"):
         plan(verbose=True)

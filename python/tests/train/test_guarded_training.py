@@ -15,8 +15,10 @@ from transformers.trainer_callback import TrainerCallback
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError
 from asrconfig_go.guard import TrainingReport, attach
+from asrconfig_go.guard.process_group import ProcessGroup
+from asrconfig_go.guard.training_report import GuardEvent
 from asrconfig_go.train import run_record
-from asrconfig_go.train.guarded_training import GuardedTraining
+from asrconfig_go.train.guarded_training import GuardedTraining, _Incidents
 from asrconfig_go.watch.callback import AdaptiveMemoryCallback
 from disturbed_runs import (
     OutOfMemory,
@@ -313,6 +315,15 @@ def test_several_processes_are_not_recovered_one_by_one(tmp_path: Path) -> None:
     again.train = lambda **_: calls.append(sizes(again))
     GuardedTraining(again, resume=True).train()
     assert calls == [(2, 4)]
+
+
+def test_the_report_has_what_every_process_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = _Incidents([GuardEvent("training", 2, 4, 2, "CUDA out of memory", rank=1)], [], 3, 2)
+    monkeypatch.setattr(ProcessGroup, "gathered", lambda _, own: [own, met])
+    trainer = trained(tmp_path)
+    assert "step 2 (training, rank 1): 4 → 2 after CUDA out of memory" in str(trainer.report)
+    assert (trainer.report.skipped_samples, trainer.report.bad_samples) == (3, 2)
+    assert json.loads((tmp_path / ".asrconfig" / "run.json").read_text())["events"][0]["rank"] == 1
 
 
 def test_a_full_disk_leaves_checkpoints_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
