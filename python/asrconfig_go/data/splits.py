@@ -154,7 +154,12 @@ def _parts(folder: Path, tables: dict[str, Path]) -> dict[str, Path]:
 
 
 def trained_part(dataset: object) -> object:
-    """What ``load_speech`` trains on: of a folder with splits the manifest or the folder of its split train."""
+    """What ``load_speech`` trains on: of a folder with splits the manifest or the folder of its split train.
+
+    Of what it returned, a ``SpeechData``, the clips to train on.
+    """
+    if hasattr(dataset, "train") and hasattr(dataset, "evaluation"):
+        return dataset.train
     if not isinstance(dataset, str | os.PathLike):
         return dataset
     path = user_path(dataset, "dataset")

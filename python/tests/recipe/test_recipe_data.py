@@ -137,7 +137,9 @@ def test_a_plan_is_for_the_clips_that_are_trained_on(tmp_path: Path) -> None:
     write_table(tmp_path / "test.tsv", [{"path": path.name, "sentence": text} for path, text in clips[4:5]])
     _, manager = create_optimal_config(tmp_path, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
     assert manager.dataset is not None
-    assert manager.dataset.sample_count == len(loaded(tmp_path).train) == 4
+    speech = loaded(tmp_path)
+    assert manager.dataset.sample_count == len(speech.train) == 4
+    assert trained_part(speech) is speech.train
     folder = tmp_path / "folders"
     for split, part in (("train", clips[:2]), ("dev", clips[2:])):
         (folder / split).mkdir(parents=True)
