@@ -145,10 +145,11 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 Advance = Callable[[int, int | None], None]  # (done, total)
 
 _DELAY_S = 0.5
+_FILE_INTERVAL_S = 30  # a file, as of nohup, keeps every state of a bar
 
 
 class ProgressBar:
-    """A tqdm bar that shows only on work of more than half a second; nothing without tqdm.
+    """A tqdm bar that shows only on work of more than half a second, in a file of half a minute; nothing without tqdm.
 
     tqdm is imported when the bar is shown: that takes longer than most short work. ``note`` returns the bar's postfix.
     """
@@ -170,7 +171,9 @@ class ProgressBar:
             if self._bar is None:
                 from tqdm.auto import tqdm
 
-                self._bar = tqdm(**self._options, delay=_DELAY_S, leave=False)
+                watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+                interval = 0.1 if watched else _FILE_INTERVAL_S
+                self._bar = tqdm(**self._options, delay=_DELAY_S, leave=False, mininterval=interval)
                 self._bar.start_t = self._bar.last_print_t = self._started  # the work began earlier
             self._bar.total = total
             self._bar.set_postfix_str(self._note(), refresh=False)

@@ -268,6 +268,20 @@ def test_longer_work_shows_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "3.00file/s" in bar, "the rate counts from the start of the work"
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_file_gets_few_states(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tqdm")
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    clock = Clock(monkeypatch, ago_s=5)
+    with ProgressBar("Reading", "file", None, True) as advance:
+        clock.now += 5
+        advance(3, 10)
+    assert ("Reading" in capsys.readouterr().err) == terminal
+
+
 def test_not_shown_when_not_wanted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock(monkeypatch)
     with ProgressBar("Reading", "file", 10, False) as advance:
