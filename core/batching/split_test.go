@@ -139,21 +139,3 @@ func TestClipsThatCannotBeUsed(t *testing.T) {
 	_, err = Split([]float64{1, 8, 9, 2}, memory, Cost{})
 	require.EqualError(t, err, "2 of 4 clips are too long to fit even alone; the shortest of them lasts 8 s")
 }
-
-func TestRisingSortsAsComparisonsDo(t *testing.T) {
-	random := rand.New(rand.NewPCG(4, 4))
-	seconds := []float64{0, math.Copysign(0, -1), 36_000, 5e-324, math.MaxFloat64}
-	for range 5000 {
-		seconds = append(seconds, math.Exp(9*random.NormFloat64()), float64(random.IntN(50)))
-	}
-	sorted, number := rising(seconds)
-	want := slices.Clone(seconds)
-	slices.Sort(want)
-	assert.Equal(t, want, sorted)
-	for i := range sorted {
-		require.Equal(t, seconds[number[i]], sorted[i])
-		if i > 0 && sorted[i] == sorted[i-1] {
-			require.Greater(t, number[i], number[i-1], "equal ones keep their order")
-		}
-	}
-}

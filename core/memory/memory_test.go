@@ -8,7 +8,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
-	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
@@ -187,23 +186,4 @@ func TestAccumulationThatWasNotTraced(t *testing.T) {
 	_, err := m.Simulate(Request{Batch: &tracetest.Shapes[0].Batch, Length: &tracetest.Shapes[0].Length, Accumulation: &two})
 	require.Equal(t, fault.Unsupported, fault.From(err).Code)
 	require.Contains(t, fault.From(err).Hint, "accumulation")
-}
-
-// TestAnswersDoNotDependOnEarlierOnes: a model uses the memory of one answer for the next, also of
-// a run that ended early.
-func TestAnswersDoNotDependOnEarlierOnes(t *testing.T) {
-	ask := func(m *Model, batch int64, limit *uint64) peak.Estimate {
-		length, labels := int64(60_000), int64(20)
-		e, err := m.Simulate(Request{Batch: &batch, Length: &length, Labels: &labels,
-			LimitBytes: limit, Timeline: 100})
-		require.NoError(t, err)
-		return e
-	}
-	limit := uint64(200 << 20)
-	_, used := openReal(t, "wav2vec2.trace")
-	for _, batch := range []int64{4, 9, 2, 1, 9} {
-		_, fresh := openReal(t, "wav2vec2.trace")
-		require.NotNil(t, ask(used, 30, &limit).OutOfMemory)
-		require.Equal(t, ask(fresh, batch, nil), ask(used, batch, nil))
-	}
 }

@@ -8,10 +8,8 @@ package memory
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
@@ -28,8 +26,6 @@ type Model struct {
 	layers    []string // of the modules
 	calls     []trace.Call
 	templates *template.Set
-	// observed players to be used again: what an answer needs is a few megabytes
-	used sync.Pool
 }
 
 // New fits a checked trace (of trace.ReadFile or trace.Decode).
@@ -40,22 +36,6 @@ func New(t *trace.Trace) (*Model, error) {
 	}
 	return &Model{about: t.About, ops: t.Ops, modules: t.Modules, layers: peak.Layers(t.Modules),
 		calls: t.Calls, templates: set}, nil
-}
-
-// observed is a player with an observer, for a run of so many events.
-func (m *Model) observed(settings allocator.Settings, gpu reduction.GPU,
-	points, events int) *replay.Player {
-	p, ok := m.used.Get().(*replay.Player)
-	if !ok {
-		p = replay.New(m.templates.Variables, settings, gpu)
-		p.Observer = replay.NewObserver(len(m.modules), points, events)
-		return p
-	}
-	o := p.Observer
-	p.Reset(settings, gpu)
-	p.Observer = o
-	o.Reset(len(m.modules), points, events)
-	return p
 }
 
 // Simulate replays a few steps.
@@ -69,8 +49,8 @@ func (m *Model) Simulate(r Request) (peak.Estimate, error) {
 	if err != nil {
 		return peak.Estimate{}, err
 	}
-	p := m.observed(settings, r.GPU, r.Timeline, replay.Events(plan))
-	defer m.used.Put(p)
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	p.Observer = replay.NewObserver(len(m.modules), r.Timeline, replay.Events(plan))
 	full, err := p.PlayAll(plan)
 	if err != nil {
 		return peak.Estimate{}, err

@@ -59,21 +59,12 @@ type Allocator struct {
 
 // New makes an allocator that has reserved nothing yet.
 func New(settings Settings) *Allocator {
-	a := &Allocator{blocks: make([]block, 1, 1024)}
-	a.Reset(settings)
-	return a
-}
-
-// Reset makes a new allocator of one that is no longer used, in its place. Blocks from before mean
-// nothing to it.
-func (a *Allocator) Reset(settings Settings) {
 	settings = settings.filled()
-	a.Watch, a.settings, a.maxSplit, a.allowed =
-		nil, settings, settings.MaxSplitSize, settings.allowed()
+	a := &Allocator{settings: settings, maxSplit: settings.MaxSplitSize,
+		allowed: settings.allowed(), blocks: make([]block, 1, 1024), nextAddress: smallSegment,
+		small: pool{small: true, page: smallSegment}, large: pool{page: settings.LargeSegmentSize}}
 	a.collects = a.allowed != unlimited && settings.GarbageCollectionThreshold > 0
-	a.blocks, a.unused, a.nextAddress, a.stats = a.blocks[:1], a.unused[:0], smallSegment, Stats{}
-	a.small.reset(true, smallSegment)
-	a.large.reset(false, settings.LargeSegmentSize)
+	return a
 }
 
 // Malloc finds room for a number of bytes, as cudaMalloc would be called for through the cache. It

@@ -11,10 +11,6 @@ type pool struct {
 	small    bool
 }
 
-func (p *pool) reset(small bool, page uint64) {
-	p.free, p.unmapped, p.searches, p.page, p.small = p.free[:0], p.unmapped[:0], 0, page, small
-}
-
 func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
 
 // freed dates a block that enters the pool and returns its entry.

@@ -43,19 +43,11 @@ type Moment struct {
 
 // NewObserver follows a run of so many events, with a timeline of at most so many points if any.
 func NewObserver(modules, points, events int) *Observer {
-	o := &Observer{}
-	o.Reset(modules, points, events)
-	return o
-}
-
-// Reset makes a new observer of one that is no longer used.
-func (o *Observer) Reset(modules, points, events int) {
-	*o = Observer{modules: resized(o.modules, modules), blockBytes: o.blockBytes, rows: o.rows,
-		peak: Moment{Modules: o.peak.Modules[:0]}}
-	clear(o.modules)
+	o := &Observer{modules: make([]uint64, modules)}
 	if points > 0 {
 		o.timeline = newTimeline(points, events)
 	}
+	return o
 }
 
 func (o *Observer) begin(s Segment) {

@@ -68,13 +68,6 @@ func New(variables formula.Variables, settings allocator.Settings, gpu reduction
 		sources: map[int32]source{}}
 }
 
-// Reset makes a new player of one that is no longer used, of the same variables.
-func (p *Player) Reset(settings allocator.Settings, gpu reduction.GPU) {
-	p.Allocator.Reset(settings)
-	p.Observer, p.Allocating, p.reduction, p.ahead = nil, nil, gpu.Rules(), p.ahead[:0]
-	p.survivors.forgetAll()
-}
-
 // PlayAll replays segments until one runs out of memory.
 func (p *Player) PlayAll(segments []Segment) (*Failure, error) {
 	for _, s := range segments {

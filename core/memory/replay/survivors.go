@@ -14,25 +14,6 @@ import (
 type survivors struct {
 	load    *played
 	windows []*played // segments of this window and the two before
-	spare   []*played // that were forgotten, to be used again
-}
-
-func (l *survivors) forgetAll() {
-	if l.load != nil {
-		l.spare, l.load = append(l.spare, l.load), nil
-	}
-	l.spare, l.windows = append(l.spare, l.windows...), l.windows[:0]
-}
-
-// next returns an empty record for a segment.
-func (l *survivors) next() *played {
-	last := len(l.spare) - 1
-	if last < 0 {
-		return &played{}
-	}
-	t := l.spare[last]
-	l.spare = l.spare[:last]
-	return t
 }
 
 // played is what outlives a segment.
@@ -146,7 +127,6 @@ func (p *Player) expireBefore(window int) {
 	for ; n < len(p.survivors.windows) && p.survivors.windows[n].position.Window < window; n++ {
 		p.expire(p.survivors.windows[n])
 	}
-	p.survivors.spare = append(p.survivors.spare, p.survivors.windows[:n]...)
 	p.survivors.windows = slices.Delete(p.survivors.windows, 0, n)
 }
 
@@ -172,8 +152,8 @@ func (p *Player) free(t *played, number, event int32) {
 
 // keepSurvivors records what outlives a segment that was played to its end.
 func (p *Player) keepSurvivors(s Segment) {
-	t := p.survivors.next()
-	t.template, t.position, t.storages = s.Template.Base(), s.Position, t.storages[:0]
+	t := &played{template: s.Template.Base(), position: s.Position,
+		storages: make([]survivor, 0, len(s.Template.Survivors))}
 	for _, i := range s.Template.Survivors {
 		entry := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module,
 			component: p.component(&s, i), allocated: true}
