@@ -200,18 +200,13 @@ func detectHardware(a hardwareArgs) (profile.Hardware, error) {
 
 // planArgs come with the duration of every clip attached, where they are known.
 type planArgs struct {
-	Hardware  profile.Hardware `json:"hardware"`
-	Dataset   profile.Dataset  `json:"dataset"`
-	Model     profile.Model    `json:"model"`
-	Options   plan.Options     `json:"options"`
-	Traced    []plan.Traced    `json:"traced"`
-	NotTraced *plan.NotTraced  `json:"not_traced"`
+	plan.Inputs
 	durations
 }
 
 func (a planArgs) inputs() plan.Inputs {
-	return plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
-		Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
+	a.Durations, a.Cards = a.Seconds, compare.Cards()
+	return a.Inputs
 }
 
 // makePlan plans a training: every setting with its reason. Errors: InvalidArgument, EmptyDataset,

@@ -55,7 +55,10 @@ func rising(seconds []float64) (sorted []float64, number []uint32) {
 		number[i] = uint32(i)
 	}
 	slices.SortFunc(number, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(seconds[a], seconds[b]), cmp.Compare(a, b))
+		if order := cmp.Compare(seconds[a], seconds[b]); order != 0 {
+			return order
+		}
+		return cmp.Compare(a, b)
 	})
 	for i, n := range number {
 		sorted[i] = seconds[n] + 0 // there is a negative zero

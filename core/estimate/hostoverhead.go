@@ -19,11 +19,16 @@ const (
 // dispatching its operations, accumulating its gradients, and the Trainer's loop. w is a
 // micro-batch of the given padded seconds.
 func HostOverhead(w kernel.Work, seconds, cores float64) float64 {
-	all, usable := w.Sum(), max(1, cores)
-	computing := (all.Products+all.WideProducts)/(hostProducts*usable) +
-		(all.Convolutions+all.WideConvolutions)/(hostConvolutions*usable) +
-		all.MovedBytes/hostBandwidth
-	fixed := hostLoop + hostDispatch*all.Kernels +
+	computing, kernels := 0.0, 0.0
+	for _, o := range w.Operations {
+		rate := hostProducts * max(1, cores)
+		if o.Kind == kernel.Convolution {
+			rate = hostConvolutions * max(1, cores)
+		}
+		computing += o.Times * (o.FLOPs()/rate + o.Bytes()/hostBandwidth)
+		kernels += o.Times * float64(o.Kernels)
+	}
+	fixed := hostLoop + hostDispatch*kernels +
 		addedBytes*float64(w.TrainedParameters)/hostBandwidth
 	if !(computing > 0) || !(seconds > 0) {
 		return 0

@@ -75,8 +75,4 @@ func TestCompareWithoutAPrediction(t *testing.T) {
 	require.Nil(t, c.Predicted)
 	require.Nil(t, c.Moment)
 	require.Len(t, c.Rows, 2)
-	_, err = CompareArgs{Rows: -1}.Unpredicted()
-	require.ErrorContains(t, err, "rows is -1, outside 0..10000")
-	_, err = opened(t, tracetest.Usual(1)).Compare(CompareRequest{Request: Request{}})
-	require.ErrorContains(t, err, "batch and length are missing")
 }

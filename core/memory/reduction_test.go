@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
@@ -124,22 +123,4 @@ func TestDoubtfulColumnSums(t *testing.T) {
 		}
 	}
 	require.Positive(t, doubtful)
-}
-
-func TestGPUsAreChecked(t *testing.T) {
-	m := opened(t, tracetest.Usual(1))
-	for says, gpu := range map[string]reduction.GPU{
-		"multiprocessors is 0":               {Multiprocessors: ptr(0)},
-		"multiprocessors is 1025":            {Multiprocessors: ptr(1025)},
-		"threads_per_multiprocessor is 255":  {Threads: ptr(255)},
-		"threads_per_multiprocessor is 4097": {Threads: ptr(4097)},
-	} {
-		r, run := at(tracetest.Shapes[0]), RunRequest{Windows: known(1)}
-		r.GPU, run.GPU = gpu, gpu
-		_, err := m.Simulate(r)
-		require.ErrorContains(t, err, says)
-		require.Equal(t, fault.InvalidArgument, fault.From(err).Code)
-		_, err = m.Run(run)
-		require.ErrorContains(t, err, says)
-	}
 }

@@ -144,6 +144,7 @@ func TestRunsAreChecked(t *testing.T) {
 	m := opened(t, tracetest.Usual(1))
 	for says, change := range map[string]func(*RunRequest){
 		"limit_bytes is 0":        func(r *RunRequest) { r.LimitBytes = ptr[uint64](0) },
+		"multiprocessors is 0":    func(r *RunRequest) { r.Multiprocessors = ptr(0) },
 		"overhead is -1":          func(r *RunRequest) { r.Overhead = -1 },
 		"0 windows":               func(r *RunRequest) { r.Windows = nil },
 		"window 1 has 0":          func(r *RunRequest) { r.Windows = [][][3]int64{{{2, 900, 9}}, {}} },

@@ -219,6 +219,10 @@ func TestRequestsAreChecked(t *testing.T) {
 		"limit_bytes is 0":              func(r *Request) { r.LimitBytes = ptr[uint64](0) },
 		"device_bytes":                  func(r *Request) { r.DeviceBytes = ptr[uint64](math.MaxUint64) },
 		"no_such_option":                func(r *Request) { r.Settings = "no_such_option:1" },
+		"multiprocessors is 0":          func(r *Request) { r.Multiprocessors = ptr(0) },
+		"multiprocessors is 1025":       func(r *Request) { r.Multiprocessors = ptr(1025) },
+		"per_multiprocessor is 255":     func(r *Request) { r.Threads = ptr(255) },
+		"per_multiprocessor is 4097":    func(r *Request) { r.Threads = ptr(4097) },
 		"too short":                     func(r *Request) { r.Length = ptr[int64](3) },
 	} {
 		r := good

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
-	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
@@ -120,15 +119,4 @@ func TestSnapshotEndsWhereMemoryDoes(t *testing.T) {
 	require.Equal(t, simulated(t, m, r).OutOfMemory, s.OutOfMemory)
 	_, highest, _, _ := walked(s)
 	require.LessOrEqual(t, highest, *r.LimitBytes)
-}
-
-func TestSnapshotRefuses(t *testing.T) {
-	m := opened(t, tracetest.Usual(1))
-	one := trace.Shape{Batch: 1, Length: 4000, Labels: 1}
-	_, err := m.Snapshot(SnapshotRequest{Request: at(one), Most: -1})
-	require.ErrorContains(t, err, "most is -1, outside 0..1000000")
-	_, err = m.Snapshot(SnapshotRequest{Request: Request{}})
-	require.ErrorContains(t, err, "batch and length are missing")
-	_, err = m.Snapshot(SnapshotRequest{Request: Request{Settings: "no"}})
-	require.Error(t, err)
 }

@@ -30,12 +30,7 @@ const BoldMargin = MaxSafetyMargin
 // returns what to trace first, where that is missing. No settings: the formula finds none, or they
 // cannot be traced. Errors: those of Make except Infeasible.
 func ByHand(in Inputs, sized *profile.Model) ([]HandPlan, *TraceRequest, error) {
-	options, err := in.Options.Normalized()
-	if err != nil {
-		return nil, nil, err
-	}
-	in.Options = options
-	s, err := newSearch(in, newPool(in.Hardware, in.Options))
+	s, err := prepared(in)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,7 +41,7 @@ func ByHand(in Inputs, sized *profile.Model) ([]HandPlan, *TraceRequest, error) 
 	judged := make([]HandPlan, 0, len(plans))
 	for _, p := range plans {
 		w := candidate{p.Config.Precision(), p.Config.Checkpointing(),
-			optimizers[in.Options.Optimizer].name}
+			optimizers[s.in.Options.Optimizer].name}
 		t := s.tracedSizes(w, p.Config.PerDeviceTrainBatchSize)
 		if t == nil {
 			request := s.traceRequest(w)

@@ -19,8 +19,9 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	_, _, reason = mixedPrecision(gpus, preset)
 	if s.in.Options.Precision != "" {
 		reason = "asked for"
-	} else if len(gpus) > 0 && preset != Reproducible {
-		reason = s.precisionReason(f)
+	} else if len(gpus) > 0 && preset != Reproducible && f.precision == "fp32" {
+		reason = fmt.Sprintf("compute capability %s computes fp16 no faster, and float32 fits",
+			oldest(gpus).ComputeCapability)
 	}
 	d.because("fp16", reason)
 	d.because("bf16", reason)
@@ -28,24 +29,7 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	d.TF32, reason = tf32(gpus, preset)
 	d.because("tf32", reason)
 	s.explainCheckpointing(d, f, ranked)
-	d.TorchCompile, reason = torchCompile(gpus, preset)
-	if d.TorchCompile && !s.clips.oneLength() {
-		d.TorchCompile, reason = false,
-			fmt.Sprintf("preset %s compiles only where all batches have one length; here nearly "+
-				"every batch has its own and would be recompiled", preset)
-	}
-	d.because("torch_compile", reason)
-	d.CudnnBenchmark, reason = cudnnBenchmark(gpus, preset)
-	if d.CudnnBenchmark && !s.clips.oneLength() {
-		d.CudnnBenchmark, reason = false,
-			fmt.Sprintf("preset %s benchmarks cuDNN's kernels only where all batches have one "+
-				"length; here nearly every batch has its own and would be timed again", preset)
-	}
-	d.because("cudnn_benchmark", reason)
-	d.CudnnAttention, reason = cudnnAttention(gpus, s.clips.oneLength())
-	d.because("cudnn_attention", reason)
-	d.Deterministic, reason = deterministic(preset)
-	d.because("deterministic", reason)
+	d.writeChoiceOfKernels(gpus, s.clips.oneLength())
 	d.because("attn_implementation",
 		"the model's own: transformers takes sdpa where the class has it")
 	d.FreezeFeatureEncoder = s.in.Options.FreezeFeatureEncoder
@@ -67,20 +51,6 @@ func (s *search) adapterReason() string {
 	}
 	return fmt.Sprintf("as asked for, or as the model has them: %d parameters train, the rest is "+
 		"frozen", s.in.Model.TrainableParameters)
-}
-
-func (s *search) precisionReason(f evaluated) string {
-	g := oldest(s.pool.gpus)
-	switch f.precision {
-	case "bf16":
-		return fmt.Sprintf("compute capability %s has bfloat16, which needs no loss scaler",
-			g.ComputeCapability)
-	case "fp16":
-		return fmt.Sprintf("compute capability %s has no native bfloat16, so fp16 with a loss "+
-			"scaler", g.ComputeCapability)
-	}
-	return fmt.Sprintf("compute capability %s computes fp16 no faster, and float32 fits",
-		g.ComputeCapability)
 }
 
 // writeData decides how the dataset is read.

@@ -20,7 +20,7 @@ func planFastest(in Inputs) (profile.Config, error) {
 	if len(in.Traced) == 0 {
 		return byFormula(in)
 	}
-	s, err := newSearch(in, newPool(in.Hardware, in.Options))
+	s, err := newSearch(in)
 	if err != nil {
 		return profile.Config{}, err
 	}

@@ -34,18 +34,34 @@ type Inputs struct {
 // Errors: InvalidArgument for a value outside its range, EmptyDataset for a dataset without clips,
 // Infeasible when the parameters alone are larger than the memory of the device.
 func Make(in Inputs) (profile.Config, error) {
-	options, err := in.Options.Normalized()
+	in, err := in.checked()
 	if err != nil {
-		return profile.Config{}, err
-	}
-	in.Options = options
-	if err := check(in); err != nil {
 		return profile.Config{}, err
 	}
 	if in.Options.Policy == PublishedRule {
 		return planPublished(in)
 	}
 	return planFastest(in)
+}
+
+// prepared is the search for a plan of inputs, whose options it normalizes. Errors: those of Make
+// except Infeasible.
+func prepared(in Inputs) (*search, error) {
+	options, err := in.Options.Normalized()
+	if err != nil {
+		return nil, err
+	}
+	in.Options = options
+	return newSearch(in)
+}
+
+// checked are the inputs with normalized options. Errors: those of Make except Infeasible.
+func (in Inputs) checked() (Inputs, error) {
+	options, err := in.Options.Normalized()
+	if in.Options = options; err != nil {
+		return in, err
+	}
+	return in, check(in)
 }
 
 // Policies lists the names that Options.Policy may hold.

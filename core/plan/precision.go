@@ -97,6 +97,34 @@ func gradientCheckpointing(m profile.Model) (on bool, reason string) {
 	return false, fmt.Sprintf("%.1f M parameters ≤ 100 M", millions)
 }
 
+// writeChoiceOfKernels decides what PyTorch may take time to choose or to compile for a shape. The
+// published rules know no shapes: to them all batches have one length.
+func (d *draft) writeChoiceOfKernels(gpus []profile.GPU, oneLength bool) {
+	var reason string
+	d.TorchCompile, reason = torchCompile(gpus, d.Preset)
+	if d.TorchCompile && !oneLength {
+		d.TorchCompile, reason = false,
+			fmt.Sprintf("preset %s compiles only where all batches have one length; here nearly "+
+				"every batch has its own and would be recompiled", d.Preset)
+	}
+	d.because("torch_compile", reason)
+	d.CudnnBenchmark, reason = cudnnBenchmark(gpus, d.Preset)
+	if d.CudnnBenchmark && !oneLength {
+		d.CudnnBenchmark, reason = false,
+			fmt.Sprintf("preset %s benchmarks cuDNN's kernels only where all batches have one "+
+				"length; here nearly every batch has its own and would be timed again", d.Preset)
+	}
+	d.because("cudnn_benchmark", reason)
+	d.CudnnAttention, reason = d.cudnnAttention(gpus, oneLength)
+	d.because("cudnn_attention", reason)
+	d.Deterministic, reason = false, fmt.Sprintf("preset %s", d.Preset)
+	if d.Preset == Reproducible {
+		d.Deterministic, reason = true,
+			"preset reproducible: deterministic kernels, where PyTorch has them"
+	}
+	d.because("deterministic", reason)
+}
+
 func torchCompile(gpus []profile.GPU, preset string) (on bool, reason string) {
 	switch {
 	case preset != Speed:
@@ -124,8 +152,10 @@ func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, reason string) 
 // cudnnAttention is whether PyTorch may choose cuDNN's attention. On a Hopper and later it prefers
 // it, and cuDNN compiles a graph for each shape of a batch (pytorch/pytorch#155958): on an H100
 // the first micro-batch of a shape took 0.3 to 3 s more (benchmarks/gpu/results.md).
-func cudnnAttention(gpus []profile.GPU, oneLength bool) (on bool, reason string) {
+func (d *draft) cudnnAttention(gpus []profile.GPU, oneLength bool) (on bool, reason string) {
 	switch {
+	case d.Policy == PublishedRule:
+		return true, "the published rules leave the choice to PyTorch"
 	case len(gpus) == 0:
 		return true, "no GPU"
 	case timing.Capability(oldest(gpus)) < hopper:
@@ -135,11 +165,4 @@ func cudnnAttention(gpus []profile.GPU, oneLength bool) (on bool, reason string)
 	}
 	return false, "cuDNN would prepare its attention again for nearly every batch, as each has a " +
 		"shape of its own; PyTorch's other kernels need no preparation"
-}
-
-func deterministic(preset string) (on bool, reason string) {
-	if preset == Reproducible {
-		return true, "preset reproducible: deterministic kernels, where PyTorch has them"
-	}
-	return false, fmt.Sprintf("preset %s", preset)
 }

@@ -153,14 +153,7 @@ func planPrecision(d *draft, in Inputs, p pool) {
 	d.EveryNLayers = 1
 	d.because("every_n_layers", "the published rule knows no other")
 	d.because("offload_checkpoints", "the published rule keeps them on the GPU")
-	d.TorchCompile, reason = torchCompile(p.gpus, preset)
-	d.because("torch_compile", reason)
-	d.CudnnBenchmark, reason = cudnnBenchmark(p.gpus, preset)
-	d.because("cudnn_benchmark", reason)
-	d.CudnnAttention = true
-	d.because("cudnn_attention", "the published rules leave the choice to PyTorch")
-	d.Deterministic, reason = deterministic(preset)
-	d.because("deterministic", reason)
+	d.writeChoiceOfKernels(p.gpus, true)
 }
 
 // smallestTotal returns the least memory of any GPU, bytes; 0 without one.

@@ -81,12 +81,7 @@ func (s *search) remedies(t Traced) (out []string) {
 // Remedies are what would make a training fit that Make refuses as Infeasible, in the order in
 // which one would try them. Errors: those of Make.
 func Remedies(in Inputs) ([]estimate.Remedy, error) {
-	options, err := in.Options.Normalized()
-	if err != nil {
-		return nil, err
-	}
-	in.Options = options
-	s, err := newSearch(in, newPool(in.Hardware, options))
+	s, err := prepared(in)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,8 @@ const (
 	memoryMicro = "memory"
 )
 
-func newSearch(in Inputs, p pool) (*search, error) {
+func newSearch(in Inputs) (*search, error) {
+	p := newPool(in.Hardware, in.Options)
 	s := &search{in: in, pool: p, mixing: true,
 		perDevice: shareOf(in.Options.TargetBatchSize, p.count)}
 	s.budget.bytes = uint64(p.planned * in.Options.SafetyMargin)

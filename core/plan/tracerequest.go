@@ -43,15 +43,11 @@ type TraceRequest struct {
 // fits, all others, which take less memory. It returns nil when a plan needs no further trace.
 // Errors: those of Make except Infeasible.
 func Next(in Inputs) (*TraceRequest, error) {
-	options, err := in.Options.Normalized()
-	if err != nil {
+	in, err := in.checked()
+	if err != nil || in.Options.Policy != DefaultPolicy {
 		return nil, err
 	}
-	in.Options = options
-	if err := check(in); err != nil || options.Policy != DefaultPolicy {
-		return nil, err
-	}
-	s, err := newSearch(in, newPool(in.Hardware, in.Options))
+	s, err := newSearch(in)
 	if err != nil {
 		return nil, err
 	}

@@ -44,14 +44,13 @@ type plainTimes struct {
 func timesOf(t *testing.T, in Inputs, c profile.Config, answer func(TraceRequest) Traced) plainTimes {
 	t.Helper()
 	in.Options = must(in.Options.Normalized())
-	pool := newPool(in.Hardware, in.Options)
 	traced := []Traced{}
 	for _, on := range []bool{false, true} {
 		w := candidate{c.Precision(), profile.CheckpointingOf(on, 1, false), c.Optimizer}
-		traced = append(traced, answer(*must(newSearch(in, pool)).traceRequest(w)))
+		traced = append(traced, answer(*must(newSearch(in)).traceRequest(w)))
 	}
 	in.Traced = traced
-	p := plainTimes{published: math.Inf(1), largest: math.Inf(1), grouped: math.Inf(1), all: must(must(newSearch(in, pool)).run())}
+	p := plainTimes{published: math.Inf(1), largest: math.Inf(1), grouped: math.Inf(1), all: must(must(newSearch(in)).run())}
 	for _, f := range p.all {
 		p.largest = min(p.largest, f.fixed[0].epoch.Likely)
 		p.grouped = min(p.grouped, f.oneSize("grouped").epoch.Likely)

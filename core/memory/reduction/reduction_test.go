@@ -1,12 +1,10 @@
 package reduction
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
@@ -55,13 +53,6 @@ func TestColumnSumEverywhere(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestNoMachineHasSuchRows: rows beyond all arithmetic are refused by the allocator, not wrapped
-// around.
-func TestNoMachineHasSuchRows(t *testing.T) {
-	_, err := allocator.New(allocator.Settings{}).Malloc(GPU{}.Rules().columnSum(trace.MaxColumns, math.MaxUint64>>1))
-	require.Error(t, err)
 }
 
 // TestNormBlocks: rows and columns as XLS-R's feature extractor has them, on an A100 and on a card
