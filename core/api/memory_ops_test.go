@@ -82,11 +82,9 @@ func TestScanReadsAnArrowTable(t *testing.T) {
 	column := arrowColumnArgs{Offsets: at(offsets), Width: 64, Data: at(data), Size: len(data)}
 	table := arrowArgs{Batches: []arrowBatchArgs{{Rows: 2, Bytes: &column}}, Indices: at(indices), Count: 3}
 	job, _ := scanned(t, map[string]any{"arrow": table})
-	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
-	require.Empty(t, code)
+	sum := answered[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	require.Equal(t, []any{3, 5.0 / 3}, []any{sum.MeasuredCount, sum.MeanS})
-	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
-	require.Empty(t, code)
+	answered[struct{}](t, "scan.cancel", jobRef{Job: job})
 
 	for name, wrong := range map[string]arrowArgs{
 		"rows":    {Batches: []arrowBatchArgs{{Rows: -1, Bytes: &column}}},
@@ -111,14 +109,12 @@ func TestScanGivesTexts(t *testing.T) {
 		offset, limit int
 		want          []*string
 	}{{0, 5, []*string{&hi, nil}}, {1, 1, []*string{nil}}, {9, 1, []*string{}}} {
-		texts, code := ask[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
-		require.Empty(t, code)
+		texts := answered[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
 		require.Equal(t, page.want, texts)
 	}
 	_, code := ask[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}})
 	require.Equal(t, fault.InvalidArgument, code)
-	clips, code := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 9})
-	require.Empty(t, code)
+	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 9})
 	require.Equal(t, 2, clips.Count)
 }
 
@@ -130,8 +126,7 @@ func TestScanListsRows(t *testing.T) {
 		offset, limit int
 		want          []string
 	}{{0, 5, []string{"a.wav", "b.wav"}}, {1, 1, []string{"b.wav"}}, {9, 1, nil}} {
-		table, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
-		require.Empty(t, code)
+		table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
 		require.Equal(t, []string{"path", "text", "split"}, table.Columns)
 		var names []string
 		for _, row := range table.Rows {
@@ -140,10 +135,9 @@ func TestScanListsRows(t *testing.T) {
 		require.Equal(t, page.want, names)
 	}
 	measured, _ := scanned(t, map[string]any{"clips": []map[string]any{{"path": "a.wav", "duration_s": 1}}})
-	table, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{measured}, Limit: 1})
-	require.Empty(t, code)
+	table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{measured}, Limit: 1})
 	require.Empty(t, table.Rows)
-	_, code = ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}})
+	_, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}})
 	require.Equal(t, fault.InvalidArgument, code)
 }
 

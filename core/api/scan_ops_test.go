@@ -28,6 +28,14 @@ func ask[T any](t *testing.T, op string, args any) (result T, code fault.Code) {
 	return result, code
 }
 
+// answered is the result of an operation that succeeds.
+func answered[T any](t *testing.T, op string, args any) T {
+	t.Helper()
+	result, code := ask[T](t, op, args)
+	require.Empty(t, code)
+	return result
+}
+
 // exchange does the same with bytes behind the request's JSON, and gives those behind the answer's.
 func exchange[T any](t *testing.T, op string, args any, attached []byte) (result T, data []byte, code fault.Code) {
 	t.Helper()
@@ -57,10 +65,12 @@ type fullPage struct {
 }
 
 // pageOf fetches clips with their columns.
-func pageOf(t *testing.T, args clipsArgs) (p fullPage, code fault.Code) {
+func pageOf(t *testing.T, args clipsArgs) (p fullPage) {
 	t.Helper()
+	var code fault.Code
 	p.Page, p.columns, code = exchange[dataset.Page](t, "scan.clips", args, nil)
-	return p, code
+	require.Empty(t, code)
+	return p
 }
 
 type polled struct {
@@ -71,13 +81,8 @@ type polled struct {
 // scanned starts a scan and waits for its end.
 func scanned(t *testing.T, args any) (job uint64, last polled) {
 	t.Helper()
-	started, code := ask[jobRef](t, "scan.start", args)
-	require.Empty(t, code)
-	require.Eventually(t, func() bool {
-		last, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{started.Job}, WaitMS: 50})
-		return code == "" && last.Finished
-	}, 30*time.Second, time.Millisecond)
-	return started.Job, last
+	job = answered[jobRef](t, "scan.start", args).Job
+	return job, polling(t, job)
 }
 
 // wav is a 16-bit mono file of 16 kHz.
@@ -102,12 +107,10 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	job, last := scanned(t, map[string]any{"folder": folder})
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, last) // the first is empty
 
-	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
-	require.Empty(t, code)
+	sum := answered[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	require.Equal(t, 4, sum.SampleCount)
 	for _, page := range []struct{ offset, limit, clips int }{{0, 2, 2}, {3, 10, 2}, {4, math.MaxInt, 1}, {5, 1, 0}, {math.MaxInt, math.MaxInt, 0}} {
-		clips, code := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
-		require.Empty(t, code)
+		clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
 		require.Equal(t, page.clips, clips.Count, "%+v", page)
 		require.GreaterOrEqual(t, len(clips.columns), 32*page.clips)
 		if page.clips > 0 && page.offset > 0 {
@@ -116,13 +119,12 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	}
 	for _, page := range [][2]int{{-1, 1}, {0, 0}, {0, -1}} {
 		wrong := clipsArgs{finishedRef: finishedRef{job}, Offset: page[0], Limit: page[1]}
-		_, code = pageOf(t, wrong)
+		_, code := ask[dataset.Page](t, "scan.clips", wrong)
 		require.Equal(t, fault.InvalidArgument, code)
 	}
 
-	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
-	require.Empty(t, code)
-	_, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{job}})
+	answered[struct{}](t, "scan.cancel", jobRef{Job: job})
+	_, code := ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{job}})
 	require.Equal(t, fault.NotFound, code)
 }
 
@@ -139,8 +141,7 @@ func TestPathsAreAttached(t *testing.T) {
 	require.Empty(t, code)
 	require.Empty(t, data)
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, polling(t, started.Job), "an empty path is a bad file")
-	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef(started), Limit: 9})
-	require.Empty(t, code)
+	page := pageOf(t, clipsArgs{finishedRef: finishedRef(started), Limit: 9})
 	var seconds []float64
 	for i := range page.Count - 1 {
 		seconds = append(seconds, secondsOf(page, i))
@@ -160,14 +161,12 @@ func TestScanReadsTheCallersMemory(t *testing.T) {
 	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	empty := map[string]any{"name": "empty", "address": 0, "size": 0}
 	job, _ := scanned(t, map[string]any{"buffers": []any{buffer, empty}})
-	clips, code := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 2})
+	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 2})
 	runtime.KeepAlive(file)
-	require.Empty(t, code)
 	require.Equal(t, 2.0, secondsOf(clips, 0))
 	require.Len(t, clips.Errors, 1)
 	require.Equal(t, 1, clips.Errors[0].Index)
-	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
-	require.Empty(t, code)
+	answered[struct{}](t, "scan.cancel", jobRef{Job: job})
 }
 
 // polling waits for the end of the latest stage.
@@ -186,9 +185,8 @@ func TestScanInPieces(t *testing.T) {
 	file := wav(2)
 	path := filepath.Join(t.TempDir(), "one.wav")
 	require.NoError(t, os.WriteFile(path, wav(1), 0o644))
-	opened, code := ask[jobRef](t, "scan.open", map[string]any{})
-	require.Empty(t, code)
-	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
+	opened := answered[jobRef](t, "scan.open", map[string]any{})
+	_, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "not summed up yet")
 	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	for range 2 {
@@ -201,19 +199,15 @@ func TestScanInPieces(t *testing.T) {
 	}
 	runtime.KeepAlive(file)
 	population := 12
-	_, code = ask[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "rows", "population": population, "sampled": true})
-	require.Empty(t, code)
+	answered[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "rows", "population": population, "sampled": true})
 	require.Equal(t, polled{Finished: true, Total: 6, Done: 6}, polling(t, opened.Job))
-	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
-	require.Empty(t, code)
+	sum := answered[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
-	page, code := pageOf(t, clipsArgs{finishedRef: finishedRef(opened), Limit: 9})
-	require.Empty(t, code)
+	page := pageOf(t, clipsArgs{finishedRef: finishedRef(opened), Limit: 9})
 	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[32*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
 
-	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})
-	require.Empty(t, code)
+	answered[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})
 	polling(t, opened.Job)
 	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a path without its row number")
@@ -229,27 +223,23 @@ func TestScanOfPagesOfOtherScans(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, wav(1), 0o644))
 	request := map[string]any{"paths": []string{path, path, "none.wav"}}
 	whole, _ := scanned(t, request)
-	opened, code := ask[jobRef](t, "scan.open", map[string]any{})
-	require.Empty(t, code)
+	opened := answered[jobRef](t, "scan.open", map[string]any{})
 	for index := range 2 {
 		request["part"] = dataset.Part{Index: index, Count: 2}
 		part, _ := scanned(t, request)
-		page, code := pageOf(t, clipsArgs{finishedRef: finishedRef{part}, Limit: 9})
-		require.Empty(t, code)
-		_, _, code = exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "page": page.Page}, page.columns)
+		page := pageOf(t, clipsArgs{finishedRef: finishedRef{part}, Limit: 9})
+		_, _, code := exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "page": page.Page}, page.columns)
 		require.Empty(t, code)
 		polling(t, opened.Job)
 	}
-	_, code = ask[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "list of 3 paths"})
-	require.Empty(t, code)
+	answered[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "list of 3 paths"})
 	require.Equal(t, polled{Finished: true, Total: 3, Done: 3, Bad: 1}, polling(t, opened.Job))
 	var sums [2]profile.Dataset
 	for i, job := range []uint64{whole, opened.Job} {
-		sums[i], code = ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
-		require.Empty(t, code)
+		sums[i] = answered[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	}
 	require.Equal(t, sums[0], sums[1])
-	_, _, code = exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job}, []byte("columns"))
+	_, _, code := exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job}, []byte("columns"))
 	require.Equal(t, fault.InvalidArgument, code, "columns without a page")
 }
 
@@ -265,44 +255,29 @@ func TestCancelOfARunningScanReturnsAtOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(clip, wav(0.1), 0o644))
 	list := filepath.Join(folder, "list.csv")
 	require.NoError(t, os.WriteFile(list, []byte("path\n"+strings.Repeat(clip+"\n", 500_000)), 0o644))
-	started, code := ask[jobRef](t, "scan.start", map[string]any{"manifest": list, "workers": 1})
-	require.Empty(t, code)
-	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: started.Job})
+	started := answered[jobRef](t, "scan.start", map[string]any{"manifest": list, "workers": 1})
+	_, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: started.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a running scan has no result")
-	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: started.Job})
-	require.Empty(t, code)
+	answered[struct{}](t, "scan.cancel", jobRef{Job: started.Job})
 	_, code = ask[polled](t, "scan.poll", pollArgs{jobRef: jobRef{started.Job}})
 	require.Equal(t, fault.NotFound, code)
 }
 
 func TestMonitorOverTheTable(t *testing.T) {
 	args := map[string]any{"interval_ms": 5, "library_path": "/nowhere/libnvidia-ml.so.1"}
-	started, code := ask[monitorStarted](t, "monitor.start", args)
-	require.Empty(t, code)
+	started := answered[monitorStarted](t, "monitor.start", args)
 	require.Empty(t, started.GPUs)
 	require.NotEmpty(t, started.GPUError)
 
-	_, code = ask[struct{}](t, "monitor.reset_peaks", monitorArgs{Monitor: started.Monitor})
-	require.Empty(t, code)
-	history, code := ask[struct {
+	answered[struct{}](t, "monitor.reset_peaks", monitorArgs{Monitor: started.Monitor})
+	history := answered[struct {
 		HostTotalBytes uint64 `json:"host_total_bytes"`
 	}](t, "monitor.history", historyArgs{monitorArgs: monitorArgs{Monitor: started.Monitor}})
-	require.Empty(t, code)
 	require.Positive(t, history.HostTotalBytes)
 	for _, op := range []string{"monitor.stop", "monitor.stop", "monitor.run_log", "monitor.alerts", "monitor.activity", "monitor.close"} {
-		_, code = ask[map[string]any](t, op, monitorArgs{Monitor: started.Monitor})
+		_, code := ask[map[string]any](t, op, monitorArgs{Monitor: started.Monitor})
 		require.Empty(t, code, "a stopped monitor keeps what it saw: %s", op)
 	}
-	_, code = ask[struct{}](t, "monitor.run_log", monitorArgs{Monitor: started.Monitor})
+	_, code := ask[struct{}](t, "monitor.run_log", monitorArgs{Monitor: started.Monitor})
 	require.Equal(t, fault.NotFound, code)
-}
-
-func TestCallSurvivesAnything(t *testing.T) {
-	for _, raw := range []string{"", "null", "{", "\x00\xff", `{"v":1}`, `{"v":1,"op":"plan.make","args":[]}`, `{"v":1,"op":"library.info"} {}`,
-		strings.Repeat("[", 100_000)} {
-		var got answer
-		require.NoError(t, json.Unmarshal(Call([]byte(raw)), &got), "%.40q", raw)
-		require.False(t, got.OK, "%.40q", raw)
-		require.NotEmpty(t, got.Error.Message)
-	}
 }
