@@ -75,12 +75,10 @@ func (s *search) whyNot(f evaluated, b batches) string {
 func (s *search) alternative(d *draft, f evaluated, name, text string, peak *int64, b batches,
 	reason string) {
 	fits := peak == nil || *peak <= int64(s.budget.bytes)
-	speed := s.timesAsLong(d, f, b)
-	a := profile.Alternative{Name: name, What: text, Fits: &fits, PeakBytes: peak, Speed: &speed}
-	if speed < 1 {
+	a := profile.Alternative{Name: name, What: text, Fits: &fits, PeakBytes: peak}
+	if s.writeSpeed(&a, d, f, b) < 1 {
 		a.Why = reason
 	}
-	a.EpochHours = s.knownHours(d, f, b)
 	d.Alternatives = append(d.Alternatives, a)
 }
 
@@ -98,22 +96,17 @@ func (s *search) eightBit(d *draft, f evaluated) {
 		Fits: &fits, PeakBytes: &peak})
 }
 
-// timesAsLong is how many times the epoch of the plan one of other batches takes, the loader's time
-// included where it is known.
-func (s *search) timesAsLong(d *draft, f evaluated, b batches) float64 {
-	if !f.throughput.timed {
-		return b.epoch.Likely / f.chosen.epoch.Likely
+// writeSpeed is how many times the epoch of the plan one of other batches takes, with the loader's
+// time, and the hours of it, where the device's speed is known.
+func (s *search) writeSpeed(a *profile.Alternative, d *draft, f evaluated, b batches) float64 {
+	speed := b.epoch.Likely / f.chosen.epoch.Likely
+	if f.throughput.timed {
+		hours := s.epochHours(d, b)
+		speed = s.epochSeconds(d, b).Likely / s.epochSeconds(d, f.chosen).Likely
+		a.EpochHours = &hours
 	}
-	return s.epochSeconds(d, b).Likely / s.epochSeconds(d, f.chosen).Likely
-}
-
-// knownHours is an epoch of other batches; nil where the device's speed is not known.
-func (s *search) knownHours(d *draft, f evaluated, b batches) *profile.Range {
-	if !f.throughput.timed {
-		return nil
-	}
-	hours := s.epochHours(d, b)
-	return &hours
+	a.Speed = &speed
+	return speed
 }
 
 // byHand is what settings without a planner take: those of the published rule where they were
@@ -124,14 +117,14 @@ func (s *search) byHand(d *draft, f evaluated, published *profile.Alternative,
 		return published
 	}
 	b, fits := f.oneSize(batching.Random), true
-	speed, size := s.timesAsLong(d, f, b), *b.figures.MicroBatch
+	size := *b.figures.MicroBatch
 	a := &profile.Alternative{Name: "one size", What: handSettings(size, s.perDevice/size,
-		f.candidate), Fits: &fits, Speed: &speed}
+		f.candidate), Fits: &fits}
+	s.writeSpeed(a, d, f, b)
 	if published != nil && !profile.Or(published.Fits, true) {
 		batch, _, _ := strings.Cut(published.What, ",")
 		a.Why = fmt.Sprintf("the published rule's %s does not fit", batch)
 	}
-	a.EpochHours = s.knownHours(d, f, b)
 	return a
 }
 
@@ -177,10 +170,8 @@ func (s *search) published(d *draft, f evaluated, ranked []evaluated) *profile.A
 	if !fits || b == nil {
 		return a
 	}
-	speed := s.timesAsLong(d, f, b[0])
-	if a.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
+	if speed := s.writeSpeed(a, d, f, b[0]); speed < 1 && speed > 1-aboutAsFast {
 		a.Why = "too little to take it"
 	}
-	a.EpochHours = s.knownHours(d, f, b[0])
 	return a
 }

@@ -16,10 +16,8 @@ import (
 // always the one set.
 type draft struct {
 	profile.Config
-	reasons []explanation
+	reasons []profile.Decision // without values
 }
-
-type explanation struct{ setting, text, alternative, gain string }
 
 // newDraft is a plan for some devices of which nothing else is decided.
 func newDraft(in Inputs, p pool) *draft {
@@ -30,7 +28,7 @@ func newDraft(in Inputs, p pool) *draft {
 }
 
 func (d *draft) because(setting, text string) {
-	d.reasons = append(d.reasons, explanation{setting: setting, text: text})
+	d.reasons = append(d.reasons, profile.Decision{Setting: setting, Reason: text})
 }
 
 // warn adds a warning unless text is empty.
@@ -44,14 +42,13 @@ func (d *draft) warn(text string) {
 func (d *draft) finish() (profile.Config, error) {
 	fields := fieldsByJSONName(&d.Config)
 	for _, r := range d.reasons {
-		field, ok := fields[r.setting]
+		field, ok := fields[r.Setting]
 		if !ok {
 			return profile.Config{}, fault.New(fault.Internal, "please report this as a defect",
-				"no setting is called %q", r.setting)
+				"no setting is called %q", r.Setting)
 		}
-		value := show(r.setting, field)
-		d.Decisions = append(d.Decisions, profile.Decision{Setting: r.setting, Value: value,
-			Reason: r.text, Alternative: r.alternative, Gain: r.gain})
+		r.Value = show(r.Setting, field)
+		d.Decisions = append(d.Decisions, r)
 	}
 	return d.Config, nil
 }
@@ -89,5 +86,5 @@ func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
 // comparedWith holds the last decision against what else it might be.
 func (d *draft) comparedWith(alternative, gain string) {
 	last := &d.reasons[len(d.reasons)-1]
-	last.alternative, last.gain = alternative, gain
+	last.Alternative, last.Gain = alternative, gain
 }

@@ -193,7 +193,7 @@ func (o Options) Normalized() (Options, error) {
 	o.Optimizer = cmp.Or(o.Optimizer, defaultOptimizer)
 	o.LRScaling = cmp.Or(o.LRScaling, ScaleSqrt)
 	o.Preprocessing = cmp.Or(o.Preprocessing, LightPreprocessing)
-	for _, err := range []error{
+	return o, cmp.Or(
 		oneOf("policy", o.Policy, Policies()),
 		oneOf("preset", o.Preset, Presets()),
 		oneOf("optimizer", o.Optimizer, OptimizerNames()),
@@ -218,13 +218,7 @@ func (o Options) Normalized() (Options, error) {
 		checkPositive("loader_rate", o.LoaderRate, 1e9),
 		checkPositive("decode_rate", o.DecodeRate, 1e9),
 		checkPrice(o.PriceUSDHour),
-		o.checkCombinations(),
-	} {
-		if err != nil {
-			return Options{}, err
-		}
-	}
-	return o, nil
+		o.checkCombinations())
 }
 
 // measured are the kernels that times rest on: with a calibration those that its predicted times

@@ -79,7 +79,7 @@ func (s *search) writeDevices(d *draft, f evaluated) {
 	d.because("distributed", reason)
 	if f.chosen.shares != nil {
 		shared, gain := s.sharesReason(f.chosen)
-		d.reasons[len(d.reasons)-1].text += "; " + shared
+		d.reasons[len(d.reasons)-1].Reason += "; " + shared
 		d.comparedWith("even shares", gain)
 	}
 	d.Devices = []profile.Device{}

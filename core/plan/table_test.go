@@ -18,36 +18,6 @@ const xlsr1B = "facebook/wav2vec2-xls-r-1b"
 // chunks are clips that all last as long.
 func chunks(n int, seconds float64) []float64 { return slices.Repeat([]float64{seconds}, n) }
 
-// TestThePublishedScenariosArePlannedByDefault: every row that guides publish fits with the default
-// options, for clips of 8 s and for mixed ones of up to 15 s, and takes no more than the margin
-// leaves.
-func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	for _, row := range []struct{ model, card string }{
-		{xlsr1B, "L4"}, {xlsr1B, "A10G"}, {xlsr1B, "RTX 3090"}, {xlsr1B, "A100-40GB"}, {xlsr1B, "V100-32"},
-		{xlsr, "T4"}, {xlsr, "RTX 3090"}, {xlsr, "V100-16"},
-	} {
-		for name, durations := range map[string][]float64{"8 s": chunks(320, 8), "up to 15 s": speech(320, 15, 1)} {
-			t.Run(row.model+" "+row.card+" "+name, func(t *testing.T) {
-				in := described(t, row.model, durations, row.card)
-				c := planned(t, in)
-				assert.Equal(t, 32, c.Effective())
-				assert.Equal(t, estimate.DefaultOptimizer, c.Optimizer)
-				checkSearched(t, c)
-
-				// What the plan says is what its own settings take.
-				precision := map[bool]string{true: "fp16", false: "bf16"}[c.FP16]
-				w := TraceRequest{Precision: precision, Checkpointing: c.GradientCheckpointing, EveryNLayers: c.EveryNLayers, Optimizer: c.Optimizer}
-				m := standIns[row.model]
-				perSecond, _ := m.clipSecond(w)
-				assert.Equal(t, m.held(in, w)+int64(perSecond*slices.Max(durations)*float64(c.MicroBatchSize)), c.PredictedBytes)
-			})
-		}
-	}
-}
-
 // TestTheFusedOptimizerIsNamedWhereItHelps: its step has no temporary lists of the size of the
 // model.
 func TestTheFusedOptimizerIsNamedWhereItHelps(t *testing.T) {
