@@ -211,7 +211,11 @@ type blocksAnswer struct {
 }
 
 // diagnoseBlocks says of some blocks of a run log what was read during them, and what it means.
+// Errors: Corrupt.
 func diagnoseBlocks(a blocksArgs) (answer blocksAnswer, err error) {
+	if err := a.RunLog.Check(); err != nil {
+		return answer, err
+	}
 	answer.Readings, answer.Findings = diagnosis.OfBlocks(&a.RunLog, a.Run, a.Blocks)
 	return answer, nil
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -89,11 +88,4 @@ func TestOwnTrainingByHand(t *testing.T) {
 			requireHandRow(t, hand, row)
 		}
 	}
-}
-
-// TestByHandIsOptIn: an ordinary comparison has none, and the prices of the table.
-func TestByHandIsOptIn(t *testing.T) {
-	c := made(t, asked("L4"))
-	require.Empty(t, c.ByHand)
-	require.Equal(t, profile.Or(c.Rows[0].Price, timing.Price{}).Hour, timing.Prices()[1].Hour)
 }

@@ -37,18 +37,15 @@ func OfBlocks(s *runlog.Log, run Run, blocks []Block) (Readings, []Finding) {
 	readings := Readings{RAM: orNull(highest(part.Activity.TreeRSS))}
 	busiest := -1.0
 	for i := range part.GPUs {
-		use := orNull(meanOfAny(gpuColumn(part.Activity.GPUs, i)))
+		use := orNull(meanOf(part.Activity.GPUs[i].Utilization, 1))
 		if profile.Or(use, 0) <= busiest {
 			continue
 		}
-		busiest, readings.GPUUse = profile.Or(use, 0), use
-		readings.GPUMemory, readings.GPUTotal = nil, nil
+		busiest, readings.GPUUse, readings.GPUTotal = profile.Or(use, 0), use, nil
 		if total := float64(s.GPUs[i].TotalBytes); total > 0 {
 			readings.GPUTotal = &total
 		}
-		if i < len(part.Memory.GPUUsed) {
-			readings.GPUMemory = orNull(highest(part.Memory.GPUUsed[i]))
-		}
+		readings.GPUMemory = orNull(highest(part.Memory.GPUUsed[i]))
 	}
 	findings := []Finding{}
 	if len(part.GPUs) == 0 || len(blocks) == 0 {
@@ -60,13 +57,6 @@ func OfBlocks(s *runlog.Log, run Run, blocks []Block) (Readings, []Finding) {
 		}
 	}
 	return readings, findings
-}
-
-func gpuColumn(gpus []runlog.GPUSeries, i int) runlog.Column {
-	if i < len(gpus) {
-		return gpus[i].Utilization
-	}
-	return nil
 }
 
 // within is the part of a run log that lies in the blocks, with their steps.
@@ -87,25 +77,19 @@ func stepsOf(blocks []Block, start float64) (m runlog.StepSeries) {
 		atS := b.BegunUnixS - start
 		for _, step := range b.Steps {
 			atS += step.Seconds
-			m.Number, m.TimesS = append(m.Number, uint64(len(m.Number)+1)), append(m.TimesS, atS)
+			i := len(m.Number)
+			m.Number, m.TimesS = append(m.Number, uint64(i+1)), append(m.TimesS, atS)
 			m.Kind, m.Covers = append(m.Kind, runlog.KindTrain), append(m.Covers, 1)
 			m.GPU = append(m.GPU, 0)
-			m.SpentS, m.WaitedS = append(m.SpentS, step.Seconds), append(m.WaitedS, step.WaitingS)
-			m.PeakAllocated = append(m.PeakAllocated, profile.Or(b.PeakAllocated, math.NaN()))
-			m.PeakReserved = append(m.PeakReserved, profile.Or(b.PeakReserved, math.NaN()))
+			for _, column := range m.Columns() {
+				*column = append(*column, math.NaN())
+			}
+			m.SpentS[i], m.WaitedS[i] = step.Seconds, step.WaitingS
+			m.PeakAllocated[i] = profile.Or(b.PeakAllocated, math.NaN())
+			m.PeakReserved[i] = profile.Or(b.PeakReserved, math.NaN())
 		}
 	}
 	return m
-}
-
-func meanOfAny(column runlog.Column) float64 {
-	sum, n := 0.0, 0.0
-	for _, value := range column {
-		if finite(value) {
-			sum, n = sum+value, n+1
-		}
-	}
-	return share(sum, n)
 }
 
 func orNull(value float64) *float64 {

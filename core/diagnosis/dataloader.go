@@ -174,14 +174,13 @@ func smallBatch(f *figures, run Run) *Finding {
 	if !f.smallSteps() || f.steps < leastSteps {
 		return nil
 	}
-	setting, value, change := larger(f, run)
-	return &Finding{
+	finding := &Finding{
 		Kind: "small_batch", Severity: runlog.SeverityWarn,
 		Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
 		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s",
 			units.Percent(f.busy()), units.Percent(f.peak()), units.Duration(f.pace), f.over()),
-		Change: change, Setting: setting, Value: value,
 	}
+	return finding.with(larger(f, run))
 }
 
 // halfPrecision reports a busy GPU that trains in float32 and would be faster in 16 bits.

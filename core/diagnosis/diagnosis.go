@@ -24,6 +24,12 @@ type Finding struct {
 	lost float64 // share of the time that it costs, estimated; findings are ordered by it
 }
 
+// with sets what to change, and the argument for programs.
+func (f *Finding) with(setting, value, change string) *Finding {
+	f.Setting, f.Value, f.Change = setting, value, change
+	return f
+}
+
 // Info is the severity of a finding that costs little, below those of alerts.
 const Info = "info"
 

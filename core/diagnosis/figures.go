@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -69,7 +70,7 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 	spent := map[string]float64{}
 	waited, waitedOf, untold := 0.0, 0.0, false
 	for i, kind := range m.Kind {
-		took := m.SpentS.At(i)
+		took := m.SpentS[i]
 		if took >= 0 {
 			spent[kind] += took
 		} else {
@@ -78,16 +79,11 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 		if kind != runlog.KindTrain {
 			continue
 		}
-		f.steps += covered(m.Covers, i)
-		if wait := m.WaitedS.At(i); wait >= 0 && took > 0 {
+		f.steps += max(1, m.Covers[i])
+		if wait := m.WaitedS[i]; wait >= 0 && took > 0 {
 			waited, waitedOf = waited+min(wait, took), waitedOf+took
 		}
-		if i < len(m.Number) {
-			if f.first == 0 {
-				f.first = m.Number[i]
-			}
-			f.last = m.Number[i]
-		}
+		f.first, f.last = cmp.Or(f.first, m.Number[i]), m.Number[i]
 	}
 	all := spent[runlog.KindTrain] + spent[runlog.KindEvaluation] + spent[runlog.KindCheckpoint]
 	f.trainS = spent[runlog.KindTrain]
@@ -96,9 +92,9 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 	f.pace, f.outside = share(f.trainS, float64(f.steps)), math.NaN()
 	if n := len(m.TimesS); n > 0 {
 		f.spanS = max(0, m.TimesS[n-1]-m.TimesS[0])
-	}
-	if !untold {
-		f.outside = 1 - share(all-max(0, m.SpentS.At(0)), f.spanS)
+		if !untold {
+			f.outside = 1 - share(all-max(0, m.SpentS[0]), f.spanS)
+		}
 	}
 	if f.steps < leastSteps {
 		f.waited, f.saving, f.evaluating, f.outside, f.pace =
@@ -109,18 +105,13 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 
 // headroomLeft is the least that a step left free at its peak.
 func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
-	smallest := math.NaN()
-	for i := range m.Headroom {
-		if i >= len(m.GPU) || m.GPU[i] < 0 || m.GPU[i] >= len(s.GPUs) ||
-			s.GPUs[m.GPU[i]].TotalBytes == 0 {
-			continue
-		}
-		free := m.HeadroomAtPeak(i) / float64(s.GPUs[m.GPU[i]].TotalBytes)
-		if !math.IsNaN(free) && !(free >= smallest) {
-			smallest = free
+	var free runlog.Column
+	for i, gpu := range m.GPU {
+		if gpu >= 0 && gpu < len(s.GPUs) {
+			free = append(free, share(m.HeadroomAtPeak(i), float64(s.GPUs[gpu].TotalBytes)))
 		}
 	}
-	return smallest
+	return lowest(free)
 }
 
 func (f *figures) measureHost(s *runlog.Log) {
@@ -133,34 +124,23 @@ func (f *figures) measureHost(s *runlog.Log) {
 }
 
 func measureGPU(s *runlog.Log, i int) card {
-	g, nan := s.GPUs[i], math.NaN()
-	c := card{index: i, busy: nan, memory: nan, torch: nan, powerW: nan,
-		limitW: g.PowerLimitW, temperature: nan, clock: nan,
-		hot: nan, braked: nan, capped: nan, set: nan, pcie: nan, others: nan, othersShare: nan}
-	total := float64(g.TotalBytes)
-	if i < len(s.Memory.GPUUsed) {
-		c.memory = share(highest(s.Memory.GPUUsed[i]), total)
-	}
-	for j := range s.Steps.PeakAllocated {
-		if j < len(s.Steps.GPU) && s.Steps.GPU[j] == i {
-			if peak := share(s.Steps.PeakAllocated[j], total); finite(peak) && !(peak <= c.torch) {
-				c.torch = peak
-			}
+	g, a, total := s.GPUs[i], &s.Activity.GPUs[i], float64(s.GPUs[i].TotalBytes)
+	c := card{index: i, memory: share(highest(s.Memory.GPUUsed[i]), total),
+		limitW: g.PowerLimitW, busy: mean(a.Utilization), powerW: mean(a.PowerW),
+		temperature: highest(a.Temperature), clock: share(mean(a.ClockMHz), g.MaxClockMHz),
+		pcie: mean(a.PCIeIn) + mean(a.PCIeOut), others: highest(a.Others),
+		hot:    mean(bits(a.Throttle, runlog.ThrottleHeat)),
+		braked: mean(bits(a.Throttle, runlog.ThrottleBrake)),
+		capped: mean(bits(a.Throttle, runlog.ThrottlePower)),
+		set:    mean(bits(a.Throttle, runlog.ThrottleSetting))}
+	c.othersShare = share(c.others, total)
+	var peaks runlog.Column
+	for j, gpu := range s.Steps.GPU {
+		if gpu == i {
+			peaks = append(peaks, s.Steps.PeakAllocated[j])
 		}
 	}
-	if i >= len(s.Activity.GPUs) {
-		return c
-	}
-	a := &s.Activity.GPUs[i]
-	c.busy, c.powerW, c.temperature, c.clock = mean(a.Utilization), mean(a.PowerW),
-		highest(a.Temperature), share(mean(a.ClockMHz), g.MaxClockMHz)
-	c.pcie, c.others = mean(a.PCIeIn)+mean(a.PCIeOut), highest(a.Others)
-	c.othersShare = share(c.others, total)
-	for bit, to := range map[int]*float64{runlog.ThrottleHeat: &c.hot,
-		runlog.ThrottleBrake: &c.braked, runlog.ThrottlePower: &c.capped,
-		runlog.ThrottleSetting: &c.set} {
-		*to = mean(bits(a.Throttle, bit))
-	}
+	c.torch = share(highest(peaks), total)
 	return c
 }
 

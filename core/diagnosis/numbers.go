@@ -10,13 +10,6 @@ import (
 
 func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
 
-func covered(covers []int, i int) int {
-	if i < len(covers) {
-		return max(covers[i], 1)
-	}
-	return 1
-}
-
 // share is NaN of nothing.
 func share(part, total float64) float64 {
 	if !(total > 0) || !finite(part) {
@@ -26,17 +19,20 @@ func share(part, total float64) float64 {
 }
 
 // mean is that of the known values; NaN of few.
-func mean(column runlog.Column) float64 {
-	sum, n := 0.0, 0
+func mean(column runlog.Column) float64 { return meanOf(column, leastRows) }
+
+// meanOf is the mean of the known values, NaN of fewer than least.
+func meanOf(column runlog.Column, least float64) float64 {
+	sum, n := 0.0, 0.0
 	for _, value := range column {
 		if finite(value) {
 			sum, n = sum+value, n+1
 		}
 	}
-	if n < leastRows {
+	if n < least {
 		return math.NaN()
 	}
-	return sum / float64(n)
+	return share(sum, n)
 }
 
 func highest(column runlog.Column) float64 {

@@ -22,28 +22,26 @@ func outOfMemory(f *figures, run Run) *Finding {
 	if f.events[runlog.EventOOM] == 0 {
 		return nil
 	}
-	setting, value, change := smaller(f, run)
-	return &Finding{
+	finding := &Finding{
 		Kind: "out_of_memory", Severity: runlog.SeverityCritical,
 		Title: "The training ran out of GPU memory",
 		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card",
 			units.Times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
-		Change: change, Setting: setting, Value: value,
 	}
+	return finding.with(smaller(f, run))
 }
 
 func nearlyOutOfMemory(f *figures, run Run) *Finding {
 	if !(f.minHeadroom < runlog.LowHeadroom) || f.events[runlog.EventOOM] > 0 {
 		return nil
 	}
-	setting, value, change := smaller(f, run)
-	return &Finding{
+	finding := &Finding{
 		Kind: "near_out_of_memory", Severity: runlog.SeverityWarn,
 		Title: "The training nearly ran out of GPU memory",
 		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's "+
 			"cache counted as free, %s", 100*f.minHeadroom, f.over()),
-		Change: change, Setting: setting, Value: value,
 	}
+	return finding.with(smaller(f, run))
 }
 
 // smaller halves the micro-batch and keeps the effective batch; where memory leaks, that would only
@@ -71,13 +69,13 @@ func headroomForMore(f *figures, run Run) *Finding {
 	if len(f.gpus) == 0 || !(f.peak() < roomShare) || f.steps < leastSteps {
 		return nil
 	}
-	setting, value, change := larger(f, run)
-	return &Finding{
+	finding := &Finding{
 		Kind: "room", Severity: Info, Title: "Much of the GPU memory is unused",
 		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim",
 			units.Percent(f.peak()), f.over()),
-		Change: change, Setting: setting, Value: value, lost: 0.05,
+		lost: 0.05,
 	}
+	return finding.with(larger(f, run))
 }
 
 // peak is the highest share of any card that PyTorch allocated, or that was in use where PyTorch
@@ -127,15 +125,14 @@ func lowRAM(f *figures, run Run) *Finding {
 	if !(f.available < lowRAMShare) {
 		return nil
 	}
-	setting, value, change := fewerWorkers(run)
-	return &Finding{
+	finding := &Finding{
 		Kind: "host_ram", Severity: runlog.SeverityWarn, Title: "Host memory was nearly used up",
 		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other "+
 			"children held up to %s", units.Percent(f.available),
 			units.Size(f.log.Host.TotalBytes), f.over(),
 			orNothing(highest(f.log.Activity.WorkersRSS))),
-		Change: change, Setting: setting, Value: value,
 	}
+	return finding.with(fewerWorkers(run))
 }
 
 func fullShm(f *figures, _ Run) *Finding {
@@ -156,14 +153,14 @@ func swapping(f *figures, run Run) *Finding {
 	if !(f.swapRise > swapShare*float64(f.log.Host.TotalBytes)) || !(f.available < 2*lowRAMShare) {
 		return nil
 	}
-	setting, value, change := fewerWorkers(run)
-	return &Finding{
+	finding := &Finding{
 		Kind: "swap", Severity: runlog.SeverityWarn, Title: "The host swapped",
 		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was "+
 			"available", units.Size(f.swapRise), f.over(),
 			units.Percent(f.available)),
-		Change: change, Setting: setting, Value: value, lost: 0.1,
+		lost: 0.1,
 	}
+	return finding.with(fewerWorkers(run))
 }
 
 func fewerWorkers(run Run) (setting, value, change string) {

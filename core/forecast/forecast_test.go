@@ -53,12 +53,17 @@ func TestNormalTrainingIsQuiet(t *testing.T) {
 	assert.Empty(t, run(5000, nil).Alerts())
 }
 
-func TestLeakSinceTheStepItBegan(t *testing.T) {
-	w := run(500, func(i int, s *runlog.Step) {
-		grown := 38e6 * float64(max(0, i-420))
+// leaking is a training whose memory grows by 38 MB with each of so many steps after the 420th.
+func leaking(steps, growing int) *Forecaster {
+	return run(steps, func(i int, s *runlog.Step) {
+		grown := 38e6 * float64(min(max(0, i-420), growing))
 		s.Allocated += grown
 		s.PeakAllocated += grown
 	})
+}
+
+func TestLeakSinceTheStepItBegan(t *testing.T) {
+	w := leaking(500, 500)
 	a := only(t, w)
 	assert.Equal(t, runlog.AlertLeak, a.Kind)
 	assert.Equal(t, runlog.SeverityWarn, a.Severity)
@@ -72,23 +77,11 @@ func TestLeakSinceTheStepItBegan(t *testing.T) {
 	assert.EqualValues(t, 1, w.Changes())
 }
 
-func TestLeakBecomesCritical(t *testing.T) {
-	w := run(592, func(i int, s *runlog.Step) {
-		grown := 38e6 * float64(max(0, i-420))
-		s.Allocated += grown
-		s.PeakAllocated += grown
-	})
-	a := only(t, w)
-	assert.Equal(t, runlog.SeverityCritical, a.Severity)
+func TestLeakBecomesCriticalOrEnds(t *testing.T) {
+	w := leaking(592, 592)
+	assert.Equal(t, runlog.SeverityCritical, only(t, w).Severity)
 	assert.EqualValues(t, 2, w.Changes())
-}
-
-func TestLeakThatEndsIsCleared(t *testing.T) {
-	w := run(800, func(i int, s *runlog.Step) {
-		grown := 38e6 * float64(min(max(0, i-420), 60))
-		s.Allocated += grown
-		s.PeakAllocated += grown
-	})
+	w = leaking(800, 60)
 	a := only(t, w)
 	require.NotNil(t, a.ClearedS)
 	assert.Less(t, *a.ClearedS, 3*700.0)

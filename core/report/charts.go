@@ -134,7 +134,7 @@ func (c *charts) addSteps(t *timeline) {
 		curve{"of that, the loader", seriesOf(waitedS), orange, true, false})
 }
 
-// addHosts adds the RAM of all machines, then their processors, then their traffic.
+// addHosts adds the RAM of each machine, its processors and its traffic.
 func (c *charts) addHosts(hosts []*host) {
 	name := func(h *host, title string) string {
 		if h.name != "" && len(hosts) > 1 {
@@ -153,14 +153,10 @@ func (c *charts) addHosts(hosts []*host) {
 			curve{"its loader workers", h.row(h.activity.WorkersRSS), green, false, false},
 			curve{"/dev/shm", h.row(h.activity.ShmUsed), purple, false, false},
 			curve{"swap", h.row(h.activity.SwapUsed), grey, false, false})...)
-	}
-	for _, h := range hosts {
 		c.add(view.RunPanel{Title: name(h, "Processors"), Unit: "%", Top: 100}, 0.01,
 			curve{"all cores", h.row(h.activity.CPUShare), blue, true, true},
 			curve{"this training", h.row(h.activity.TreeCPU), orange, true, false},
 			curve{"the busiest core", h.row(h.activity.BusiestCore), green, true, false})
-	}
-	for _, h := range hosts {
 		c.add(view.RunPanel{Title: name(h, "Disk and network"), Unit: "MB/s"}, 1e6, rising(
 			curve{"disk read", h.row(h.activity.DiskRead), blue, true, true},
 			curve{"disk written", h.row(h.activity.DiskWritten), orange, true, false},

@@ -53,7 +53,7 @@ func changed(t *testing.T, change func(map[string]any)) []byte {
 	return raw
 }
 
-func TestAResultTakesFifteenLines(t *testing.T) {
+func TestAResultFitsAScreen(t *testing.T) {
 	long := strings.Repeat("a very long remark on what was left out of it ", 8)
 	crowded := changed(t, func(r map[string]any) {
 		r["too_few_rounds"], r["unfinished"] = true, []string{"both sides", "loading data", "single changes", "the profile"}

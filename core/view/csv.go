@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"encoding/csv"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,13 +27,14 @@ func spreadsheet(names ...string) func(raw []byte) (string, error) {
 		add := func(name string, object any) {
 			cells := map[string]string{}
 			flatten("", object, cells)
-			if len(cells) > 0 {
-				cells["what"] = name
-				rows = append(rows, cells)
+			if len(cells) == 0 {
+				return
 			}
 			for column := range cells {
-				columns[column] = column != "what"
+				columns[column] = true
 			}
+			cells["what"] = name
+			rows = append(rows, cells)
 		}
 		for _, name := range names {
 			if list, ok := record[name].([]any); ok {
@@ -75,9 +75,8 @@ func flatten(name string, value any, cells map[string]string) {
 }
 
 func written(columns map[string]bool, rows []map[string]string) (string, error) {
-	delete(columns, "what")
 	names := append([]string{"what"}, sortedKeys(columns)...)
-	lines := [][]string{slices.Clone(names)}
+	lines := [][]string{names}
 	for _, cells := range rows {
 		line := make([]string, len(names))
 		for i, column := range names {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -71,7 +73,7 @@ type event struct {
 }
 
 func (curves) templateName() string { return "curves" }
-func (c curves) plotted() bool      { return !c.Aside }
+func (c curves) plotted() bool      { return !c.Aside && !c.Empty() }
 
 const (
 	curveTop    = 17.0 // pixels above the lines, for the numbers of alerts
@@ -118,17 +120,14 @@ func (c curves) heights() []float64 {
 // Gutter has the labels of the vertical axis, the unit with the highest.
 func (c curves) Gutter() picture {
 	p := picture{Height: curveTop + curveHeight + tickHeight}
-	heights := c.heights()
+	heights, unit := append([]float64{0}, c.heights()...), ""
 	for i, h := range heights {
-		text := short(h)
-		if i == len(heights)-1 {
-			text += " " + c.Unit
+		if i > 0 && i == len(heights)-1 {
+			unit = " " + c.Unit
 		}
 		p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(h) + 4, Anchor: "end", Class: "label",
-			Text: text})
+			Text: short(h) + unit})
 	}
-	p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(0) + 4, Anchor: "end", Class: "label",
-		Text: "0"})
 	return p
 }
 
@@ -182,34 +181,32 @@ func (c curves) paths() []path {
 	var paths []path
 	var below [][2]float64
 	for _, s := range c.Series {
-		switch {
-		case s.Stacked:
+		if s.Stacked {
 			above := sum(s.Pieces, below)
 			paths = append(paths, path{D: c.stacked(above, below), Colour: s.Colour, Area: true,
 				Class: "stacked", Title: s.Name})
 			below = above
-		default:
-			if s.Area {
-				paths = append(paths, path{D: c.area(s.Pieces), Colour: s.Colour, Area: true,
-					Class: "under"})
+			continue
+		}
+		line, area, alone := "", "", ""
+		for _, piece := range s.Pieces {
+			x, y := c.place(piece[0])
+			steps := c.walk(piece)
+			line += fmt.Sprintf("M%d %d%s", x, y, steps)
+			area += fmt.Sprintf("M%d %dV%d%sV%dZ", x, pathHeight, y, steps, pathHeight)
+			if len(piece) == 1 { // a line as thin as the others would not be seen
+				alone += fmt.Sprintf("M%d %d%s", x, y, steps)
 			}
-			paths = append(paths, path{D: c.line(s.Pieces), Colour: s.Colour, Title: s.Name})
-			if alone := s.alone(); len(alone) > 0 {
-				paths = append(paths, path{D: c.line(alone), Colour: s.Colour, Class: "alone"})
-			}
+		}
+		if s.Area {
+			paths = append(paths, path{D: area, Colour: s.Colour, Area: true, Class: "under"})
+		}
+		paths = append(paths, path{D: line, Colour: s.Colour, Title: s.Name})
+		if alone != "" {
+			paths = append(paths, path{D: alone, Colour: s.Colour, Class: "alone"})
 		}
 	}
 	return paths
-}
-
-// alone are the pieces of a single place: a line as thin as the others would not be seen.
-func (s Series) alone() (pieces [][][2]float64) {
-	for _, piece := range s.Pieces {
-		if len(piece) == 1 {
-			pieces = append(pieces, piece)
-		}
-	}
-	return pieces
 }
 
 // sum lies a line on the one below it, which has the same places.
@@ -227,15 +224,15 @@ func sum(pieces [][][2]float64, below [][2]float64) [][2]float64 {
 	return above
 }
 
+// stacked is the area between a line and the one below it, or the floor.
 func (c curves) stacked(above, below [][2]float64) string {
 	if len(above) == 0 {
 		return ""
 	}
 	x, y := c.place(above[0])
-	out := []byte(fmt.Sprintf("M%d %d", x, y))
-	out = c.walk(out, above)
-	for i := len(below) - 1; i >= 0; i-- {
-		x, y := c.place(below[i])
+	out := fmt.Appendf(nil, "M%d %d%s", x, y, c.walk(above))
+	for _, place := range slices.Backward(below) {
+		x, y := c.place(place)
 		out = fmt.Appendf(out, "L%d %d", x, y)
 	}
 	if len(below) == 0 {
@@ -244,45 +241,24 @@ func (c curves) stacked(above, below [][2]float64) string {
 	return string(append(out, 'Z'))
 }
 
-func (c curves) line(pieces [][][2]float64) string {
-	var out []byte
-	for _, piece := range pieces {
-		x, y := c.place(piece[0])
-		out = c.walk(fmt.Appendf(out, "M%d %d", x, y), piece)
-	}
-	return string(out)
-}
-
-func (c curves) area(pieces [][][2]float64) string {
-	var out []byte
-	for _, piece := range pieces {
-		x, y := c.place(piece[0])
-		out = c.walk(fmt.Appendf(out, "M%d %dV%d", x, pathHeight, y), piece)
-		out = fmt.Appendf(out, "V%dZ", pathHeight)
-	}
-	return string(out)
-}
-
 // walk goes from the first place through all others by steps: half the text that places would take.
-func (c curves) walk(out []byte, piece [][2]float64) []byte {
+func (c curves) walk(piece [][2]float64) string {
 	if len(piece) == 1 {
-		return append(out, "h1"...)
+		return "h1"
 	}
-	out = append(out, 'l')
+	out := []byte{'l'}
 	x, y := c.place(piece[0])
 	for i, place := range piece[1:] {
 		x2, y2 := c.place(place)
-		if i > 0 && x2-x >= 0 {
-			out = append(out, ' ')
+		for k, step := range []int{x2 - x, y2 - y} {
+			if step >= 0 && (i > 0 || k > 0) {
+				out = append(out, ' ')
+			}
+			out = strconv.AppendInt(out, int64(step), 10)
 		}
-		out = fmt.Appendf(out, "%d", x2-x)
-		if y2-y >= 0 {
-			out = append(out, ' ')
-		}
-		out = fmt.Appendf(out, "%d", y2-y)
 		x, y = x2, y2
 	}
-	return out
+	return string(out)
 }
 
 func (c curves) place(p [2]float64) (int, int) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -117,14 +116,8 @@ func sampled(d profile.Dataset) []string {
 
 // mix is "16000 Hz ×300, 8000 Hz ×4", the most frequent first.
 func mix(counts map[string]int, unit string) string {
-	names := make([]string, 0, len(counts))
-	for value := range counts {
-		names = append(names, value)
-	}
-	sort.Slice(names, func(i, j int) bool {
-		a, b := names[i], names[j]
-		return counts[a] > counts[b] || counts[a] == counts[b] && a < b
-	})
+	names := sortedKeys(counts)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(counts[b], counts[a]) })
 	for i, value := range names {
 		names[i] = value + unit
 		if len(counts) > 1 {

@@ -1,9 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/units"
@@ -39,7 +39,7 @@ type clipRange struct {
 }
 
 func (histogram) templateName() string { return "histogram" }
-func (histogram) plotted() bool        { return true }
+func (h histogram) plotted() bool      { return len(h.Edges) > 0 }
 
 const (
 	histogramHeight = 130.0
@@ -111,7 +111,7 @@ func (h histogram) shown() []mark {
 		}
 		return h.at(m.At)
 	}
-	sort.SliceStable(inside, func(i, j int) bool { return place(inside[i]) < place(inside[j]) })
+	slices.SortStableFunc(inside, func(a, b mark) int { return cmp.Compare(place(a), place(b)) })
 	return inside
 }
 

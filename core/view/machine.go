@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -11,7 +10,7 @@ import (
 
 func hardware(h profile.Hardware) Document {
 	return Document{Title: "Hardware", Untitled: true,
-		Blocks: []Block{preformatted(hardwareLines(h))}, Brief: []Block{allFacts(machineLine(h))}}
+		Blocks: []Block{allFacts(hardwareLines(h)...)}, Brief: []Block{allFacts(machineLine(h))}}
 }
 
 func hardwareLines(h profile.Hardware) []string {
@@ -77,7 +76,7 @@ type modelRecord struct {
 
 func model(m modelRecord) Document {
 	lines := modelLines(m)
-	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(lines)},
+	return Document{Title: "Model", Untitled: true, Blocks: []Block{allFacts(lines...)},
 		Brief: []Block{allFacts(lines[0])}}
 }
 
@@ -94,12 +93,11 @@ func modelLines(m modelRecord) []string {
 		return lines
 	}
 	var states []string
-	for state, bytes := range m.OptimizerBytes {
-		if bytes > 0 {
+	for _, state := range sortedKeys(m.OptimizerBytes) {
+		if bytes := m.OptimizerBytes[state]; bytes > 0 {
 			states = append(states, fmt.Sprintf("%s %s", state, units.Size(bytes)))
 		}
 	}
-	slices.Sort(states)
 	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s",
 		known(m.ParameterBytes, units.Size), known(m.GradientBytes, units.Size),
 		strings.Join(states, ", ")))

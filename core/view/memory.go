@@ -64,25 +64,19 @@ const (
 )
 
 func memory(r memoryRecord) Document {
-	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(cmp.Or(r.Model, "model")),
-		cmp.Or(r.Shape, "as recorded"), r.Settings, cmp.Or(estimators[r.Estimator], r.Estimator))}
-	doc.Brief = r.brief(doc.Title)
-	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
-	add(r.verdict(), allFacts(r.peaks()), r.bar())
-	if t := r.Timeline; t != nil && len(t.Event) > 1 {
-		add(r.overEvents(*t))
+	title := fmt.Sprintf("%s, %s, %s (%s)", name(cmp.Or(r.Model, "model")),
+		cmp.Or(r.Shape, "as recorded"), r.Settings, cmp.Or(estimators[r.Estimator], r.Estimator))
+	moment, evaluation := "", ""
+	if r.AtPeak.Op != "" {
+		moment = fmt.Sprintf("at the peak: %s, %s%s", r.AtPeak.Phase, r.AtPeak.Op,
+			in(r.AtPeak.Module))
 	}
-	var lines []string
-	if m := r.moment(); m != "" {
-		lines = append(lines, "at the peak: "+m)
-	}
-	lines = append(lines, "peaks by phase: "+r.byPhase())
 	if r.Evaluation != nil {
-		lines = append(lines, r.Evaluation.words(r.RowKind))
+		evaluation = r.Evaluation.words(r.RowKind)
 	}
-	add(allFacts(lines...), r.remarks())
-	add(r.modules()...)
-	return doc
+	return Document{Title: title, Brief: r.brief(title), Blocks: []Block{r.verdict(),
+		allFacts(r.peaks()), r.bar(), r.overEvents(),
+		allFacts(moment, "peaks by phase: "+r.byPhase(), evaluation), r.remarks(), r.modules()}}
 }
 
 // brief is the verdict, the figures, and what holds the memory.
@@ -224,11 +218,15 @@ func (r memoryRecord) bar() bars {
 }
 
 // overEvents is the components stacked over the run's events, the reserved memory above them, the
-// limit, and the phases.
-func (r memoryRecord) overEvents(t peak.Timeline) curves {
+// limit, and the phases; nothing of a run without events.
+func (r memoryRecord) overEvents() (c curves) {
+	t := r.Timeline
+	if t == nil || len(t.Event) < 2 {
+		return c
+	}
 	highest := float64(slices.Max(slices.Concat([]uint64{1}, t.Reserved, t.Allocated)))
 	unit, unitName := binary(highest)
-	c := curves{Kind: "curves", Title: "Over the events of the run", Unit: unitName,
+	c = curves{Kind: "curves", Title: "Over the events of the run", Unit: unitName,
 		XUnit: "allocations and frees", X: axis{Low: float64(t.Event[0]),
 			High: float64(max(t.Event[len(t.Event)-1], t.Event[0]+1))}}
 	tallest := map[string]uint64{}
@@ -238,9 +236,9 @@ func (r memoryRecord) overEvents(t peak.Timeline) curves {
 	for _, component := range ordered(tallest) {
 		c.Series = append(c.Series, Series{Name: strings.ReplaceAll(component, "_", " "),
 			Colour: colourOf(component), Stacked: true,
-			Pieces: piece(t, t.Components[component], unit)})
+			Pieces: piece(*t, t.Components[component], unit)})
 	}
-	c.Series = append(c.Series, Series{Name: "reserved", Pieces: piece(t, t.Reserved, unit)})
+	c.Series = append(c.Series, Series{Name: "reserved", Pieces: piece(*t, t.Reserved, unit)})
 	if l := r.Target.Limit; l != nil {
 		limit := float64(*l)
 		c.Limit = &Limit{At: limit / unit, Name: "limit " + units.Size(limit)}
@@ -269,13 +267,6 @@ func piece(t peak.Timeline, values []uint64, unit float64) [][][2]float64 {
 		return nil
 	}
 	return [][][2]float64{places}
-}
-
-func (r memoryRecord) moment() string {
-	if r.AtPeak.Op == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s, %s%s", r.AtPeak.Phase, r.AtPeak.Op, in(r.AtPeak.Module))
 }
 
 // byPhase is the highest allocated memory in each phase, over all segments.
@@ -337,17 +328,14 @@ func (r memoryRecord) doubt() []string {
 			"know", units.Size(*t.ContextHigh))}
 }
 
-func (r memoryRecord) modules() []Block {
+func (r memoryRecord) modules() fold {
 	rows := [][]string{{"held", "module"}}
 	for _, m := range r.AtPeak.Modules {
 		if m.Bytes > 0 {
 			rows = append(rows, []string{units.Size(m.Bytes), cmp.Or(m.Module, noModule)})
 		}
 	}
-	if len(rows) == 1 {
-		return nil
-	}
 	t := plain(rows)
 	t.Brief = shownModules
-	return []Block{fold{Summary: "allocated memory by module", Body: []Block{t}}}
+	return fold{Summary: "allocated memory by module", Body: []Block{t}}
 }

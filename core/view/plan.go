@@ -235,7 +235,7 @@ func (r planRecord) memory() section {
 		Note: "predicted, " + cmp.Or(name(r.Config.GPUName), "RAM"), Body: []Block{b}}
 }
 
-// times are tiles of what training takes.
+// times are what training takes.
 func (r planRecord) times() section {
 	t := r.Config.Times
 	if t == nil {
@@ -245,10 +245,10 @@ func (r planRecord) times() section {
 	if kind := r.Config.RowKind; kind.AreTexts() {
 		pace, unit = pace.Times(kind.In(1)), " /s"
 	}
-	figures := tiles{spread("step", ranged(t.StepS, " s")),
-		spread(r.Config.RowKind.Content(), ranged(pace, unit)), spread("bound by", t.Bound)}
+	figures := pairs{{"step", ranged(t.StepS, " s")},
+		{r.Config.RowKind.Content(), ranged(pace, unit)}, {"bound by", t.Bound}}
 	if t.EnergyKWh != nil {
-		figures = append(figures, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
+		figures = append(figures, [2]string{"energy of run", ranged(*t.EnergyKWh, " kWh")})
 	}
 	note := "estimate with its range"
 	if t.Calibrated {
@@ -268,10 +268,4 @@ func runShares(p profile.RunParts) string {
 	share := func(r profile.Range) string { return fmt.Sprintf("%.2g %%", 100*r.Likely/total) }
 	return fmt.Sprintf(", run: %s training, %s evaluation, %s checkpoints, %s start",
 		share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
-}
-
-// spread is a tile of "1.2 h (0.7–2.1)", its range below.
-func spread(title, text string) tile {
-	value, around, _ := strings.Cut(text, " (")
-	return tile{Name: title, Value: value, Note: strings.TrimSuffix(around, ")")}
 }

@@ -6,7 +6,6 @@ package view
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -72,7 +71,7 @@ func read[R, A any](show func(R) (A, error)) func([]byte) (A, error) {
 func Render(r Request) (Shown, error) {
 	show, ok := kinds[r.Kind]
 	if !ok {
-		return Shown{}, fault.New(fault.InvalidArgument, "choose one of "+names(kinds),
+		return Shown{}, fault.New(fault.InvalidArgument, "choose one of "+strings.Join(sortedKeys(kinds), ", "),
 			"showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
 	}
 	if r.Width != 0 && (r.Width < narrowest || r.Width > broadest) {
@@ -89,15 +88,6 @@ func Render(r Request) (Shown, error) {
 			"pass the record as its to_json gives it", "showing a %s: reading the record", r.Kind)
 	}
 	return doc.as(r)
-}
-
-func names(views map[string]view) string {
-	var kinds []string
-	for kind := range views {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	return strings.Join(kinds, ", ")
 }
 
 // Shown is a record as it was asked for.

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -108,7 +107,7 @@ func (r runRecord) chart(p RunPanel) curves {
 	return c
 }
 
-// moments are the gravest events of a GPU and of none, in the order of time.
+// moments are the gravest events of a GPU and of none.
 func (r runRecord) moments(where string) []event {
 	var chosen []Moment
 	for _, m := range r.Events {
@@ -117,10 +116,8 @@ func (r runRecord) moments(where string) []event {
 		}
 	}
 	slices.SortStableFunc(chosen, func(a, b Moment) int { return grave(a) - grave(b) })
-	chosen = chosen[:min(len(chosen), mostEvents)]
-	slices.SortStableFunc(chosen, func(a, b Moment) int { return cmp.Compare(a.X, b.X) })
 	var events []event
-	for _, m := range chosen {
+	for _, m := range first(mostEvents, chosen) {
 		e := event{At: m.X, Text: intoRun(m.AtS) + " " + m.Where + " " + m.Text}
 		if m.Kind == "out_of_memory" {
 			e.Level = "out of memory"

@@ -76,7 +76,7 @@ func (r RunFigures) Headline() string {
 		}
 		parts = append(parts, speed)
 	}
-	if mean, _, _, ok := r.busy(); ok {
+	if mean, known := r.busy(); known {
 		parts = append(parts, fmt.Sprintf("GPU %s busy", units.Percent(mean)))
 	}
 	outs, tight := 0, r.tightest()
@@ -109,18 +109,15 @@ func (r RunFigures) machines() string {
 	return cmp.Or(several(names), "the CPU")
 }
 
-// busy is the mean of the GPUs' utilisation, the lowest and the highest.
-func (r RunFigures) busy() (mean, low, high float64, ok bool) {
-	n := 0
+// busy is the mean of the GPUs' utilisation; false where none is known.
+func (r RunFigures) busy() (mean float64, known bool) {
+	n := 0.0
 	for _, g := range r.GPUs {
-		if u := g.Utilization; u != nil {
-			if n == 0 {
-				low, high = *u, *u
-			}
-			mean, low, high, n = mean+*u, min(low, *u), max(high, *u), n+1
+		if g.Utilization != nil {
+			mean, n = mean+*g.Utilization, n+1
 		}
 	}
-	return mean / float64(max(1, n)), low, high, n > 0
+	return mean / max(1, n), n > 0
 }
 
 // tightest is the GPU that had the least headroom.
@@ -193,7 +190,7 @@ func (t trainer) words() string {
 	return strings.Join(parts, ", ")
 }
 
-// tiles are the figures that are known.
+// tiles are what is known of the steps; of the machines there are tables.
 func (r runRecord) tiles() tiles {
 	s := r.Steps
 	figures := tiles{{Name: "time", Value: units.Duration(r.Duration),
@@ -217,26 +214,7 @@ func (r runRecord) tiles() tiles {
 	if s.MFU != nil {
 		figures = append(figures, useful(*s.MFU))
 	}
-	figures = append(figures, r.gpuTiles()...)
-	var peaks [][2]*float64
-	for _, h := range r.Hosts {
-		peaks = append(peaks, [2]*float64{h.UsedPeak, h.Total})
-	}
-	return append(figures, fullest("host RAM", peaks)...)
-}
-
-// fullest is the memory that was filled most, of used ones with their totals.
-func fullest(title string, peaks [][2]*float64) tiles {
-	var most [2]*float64
-	for _, peak := range peaks {
-		if peak[0] != nil && (most[0] == nil || filled(peak[0], peak[1]) > filled(most[0], most[1])) {
-			most = peak
-		}
-	}
-	if most[0] == nil {
-		return nil
-	}
-	return tiles{{Name: title, Value: size(*most[0]), Note: "peak, of " + known(most[1], size)}}
+	return figures
 }
 
 // useful is a tile of model FLOPs utilization.
@@ -246,35 +224,6 @@ func useful(share float64) tile {
 
 // filled is the share of a total, 0 where it is not known.
 func filled(used, total *float64) float64 { return orZero(shareOf(used, total)) }
-
-func (r runRecord) gpuTiles() tiles {
-	var figures tiles
-	if mean, low, high, ok := r.busy(); ok {
-		note := "of the time"
-		if units.Percent(low) != units.Percent(high) {
-			note = units.Percent(low) + " to " + units.Percent(high)
-		}
-		figures = append(figures, tile{Name: "GPU busy", Value: units.Percent(mean), Note: note})
-	}
-	var peaks [][2]*float64
-	for _, g := range r.GPUs {
-		peaks = append(peaks, [2]*float64{g.UsedPeak, g.Total})
-	}
-	figures = append(figures, fullest("GPU memory", peaks)...)
-	if t := r.tightest(); t != nil {
-		figures = append(figures, tile{Name: "headroom", Value: size(*t.Headroom),
-			Note: "least, at " + intoRun(orZero(t.HeadroomAt))})
-	}
-	if r.EnergyWh != nil {
-		watts := 0.0
-		for _, g := range r.GPUs {
-			watts += orZero(g.Power)
-		}
-		figures = append(figures, tile{Name: "energy", Value: energy(*r.EnergyWh),
-			Note: fmt.Sprintf("mean %s W", short(watts))})
-	}
-	return figures
-}
 
 func (r runRecord) events() section {
 	rows := [][]string{{"at", "of", "what"}}

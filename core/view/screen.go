@@ -143,9 +143,7 @@ func (n reading) head() toned {
 func (n reading) brief() string {
 	parts := []string{n.time()}
 	for i, g := range n.GPUs {
-		parts = append(parts, fmt.Sprintf("GPU %d %s of %s %s %s %s", i, known(g.Used, size),
-			known(g.Total, size), known(g.Utilization, units.Percent), known(g.Power, amount("W")),
-			known(g.Temperature, amount("°C"))))
+		parts = append(parts, g.single(i, 0).Text)
 	}
 	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size),
 		known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
