@@ -58,12 +58,13 @@ func (bars) templateName() string { return "bars" }
 func (b bars) plotted() bool      { return !b.Aside && len(b.Rows) > 0 }
 
 const (
-	barHeight  = 20.0
-	tallBar    = 30.0
-	tickHeight = 18.0
-	labelled   = 0.022 // of the width, that a label of one character takes
-	barColumns = 40
-	longName   = 40 // columns of a name beside a bar
+	barHeight   = 20.0
+	tallBar     = 30.0
+	tickHeight  = 18.0
+	labelled    = 0.022 // of the width, that a label of one character takes
+	barColumns  = 40
+	longName    = 40 // columns of a name beside a bar
+	sizeColumns = 9  // of "15.00 GiB"
 )
 
 // One reports whether there is a single bar without a name.
@@ -212,24 +213,24 @@ func (b bars) lines(width int) []string {
 		}
 		return rows.lines(width)
 	}
-	if len(b.Rows) == 0 {
+	var rows [][]string
+	for _, r := range b.Rows {
+		rows = append(rows, []string{clipped(r.Name, longName),
+			"|" + padded(bar(r.Parts[0].Value/b.Top, barColumns), barColumns) + "|", r.Text})
+	}
+	if rows == nil {
 		return nil
 	}
-	lines, wide := []string{b.Title}, 0
-	for _, r := range b.Rows {
-		wide = max(wide, min(columns(r.Name), longName))
-	}
-	for _, r := range b.Rows {
-		line := fmt.Sprintf("  %s |%s| %s", padded(clipped(r.Name, longName), wide),
-			padded(bar(r.Parts[0].Value/b.Top, barColumns), barColumns), r.Text)
-		lines = append(lines, wrap(line, width, "    ")...)
-	}
-	return lines
+	return append([]string{b.Title}, indented(grid(rows, []bool{true, true, false}, width-2), "  ")...)
 }
 
 // stacked shows the parts of one bar below each other, each where it begins.
-func (b bars) stacked(int) []string {
-	var names, texts, drawn, notes []string
+func (b bars) stacked(width int) []string {
+	var rows [][]string
+	add := func(name, text, drawn, note string) {
+		rows = append(rows, []string{clipped(name, longName), aligned(text, sizeColumns),
+			"|" + string([]rune(padded(drawn, barColumns))[:barColumns]) + "|", note})
+	}
 	start := 0.0
 	for _, s := range b.Rows[0].Parts {
 		from, to := cells(start/b.Top, barColumns), cells((start+s.Value)/b.Top, barColumns)
@@ -237,25 +238,13 @@ func (b bars) stacked(int) []string {
 		if s.Value > 0 {
 			filled = max(1, to-from)
 		}
-		names, texts, notes = append(names, s.Name), append(texts, s.Text), append(notes, s.Note)
-		drawn = append(drawn, strings.Repeat(" ", min(from, barColumns-1))+
-			strings.Repeat("█", filled))
+		add(s.Name, s.Text, strings.Repeat(" ", min(from, barColumns-1))+
+			strings.Repeat("█", filled), s.Note)
 		start += s.Value
 	}
 	for _, l := range b.Levels {
-		names, texts, notes = append(names, l.Name), append(texts, l.Text), append(notes, "")
-		drawn = append(drawn, strings.Repeat("·", max(0, cells(l.At/b.Top, barColumns)-1))+"┤")
+		at := max(0, cells(l.At/b.Top, barColumns)-1)
+		add(l.Name, l.Text, strings.Repeat("·", at)+"┤", "")
 	}
-	wide, figure := 0, 0
-	for i := range names {
-		wide, figure = max(wide, min(longName, columns(names[i]))), max(figure, columns(texts[i]))
-	}
-	lines := make([]string, len(names))
-	for i := range names {
-		bar := []rune(padded(drawn[i], barColumns))[:barColumns]
-		lines[i] = strings.TrimRight(fmt.Sprintf("%s %s |%s| %s",
-			padded(clipped(names[i], longName), wide), aligned(texts[i], figure), string(bar),
-			notes[i]), " ")
-	}
-	return lines
+	return grid(rows, []bool{true, true, true, false}, width)
 }

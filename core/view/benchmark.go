@@ -106,7 +106,8 @@ func (r benchmarkRecord) warnings() []Block {
 	if len(r.Unfinished) > 0 {
 		ended := "stopped by Ctrl-C"
 		if !r.Stopped {
-			ended = fmt.Sprintf("ended after %s (--minutes)", units.Duration(60*orZero(r.Setting.Minutes)))
+			ended = fmt.Sprintf("ended after %s (--minutes)",
+				units.Duration(60*orZero(r.Setting.Minutes)))
 		}
 		add("warning", ended+"; unfinished: "+strings.Join(r.Unfinished, ", "))
 	}

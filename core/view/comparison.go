@@ -43,8 +43,8 @@ func comparison(r comparisonRecord) Document {
 		}
 	}
 	return Document{Title: title, Brief: r.brief(title, len(others)), Blocks: append(append(
-		[]Block{rowsOf(r.plans()), allFacts(strings.Join(r.best(), "; "))}, others...), allFacts(notes...),
-		fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})}
+		[]Block{rowsOf(r.plans()), allFacts(strings.Join(r.best(), "; "))}, others...),
+		allFacts(notes...), fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})}
 }
 
 // rowsOf is a table of the plans that fit.
@@ -118,7 +118,8 @@ func (p gpuPlan) name() string {
 func (p gpuPlan) row() row {
 	used := float64(p.PeakBytes) / max(float64(p.MemoryBytes), 1)
 	return row{Cells: []cell{
-		{Text: p.name(), Class: "tight"}, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.LargestBatch)},
+		{Text: p.name(), Class: "tight"}, {Text: p.short()},
+		{Text: fmt.Sprintf("%d", p.LargestBatch)},
 		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
 			units.InGiB(p.MemoryBytes), 100*used), Class: "tight", Meter: used,
 			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},

@@ -168,18 +168,11 @@ type tiles []tile
 func (tiles) templateName() string { return "tiles" }
 
 func (t tiles) lines(width int) []string {
-	nameWidth, valueWidth := 0, 0
+	var rows [][]string
 	for _, entry := range t {
-		nameWidth = max(nameWidth, columns(entry.Name))
-		valueWidth = max(valueWidth, columns(entry.Value))
+		rows = append(rows, []string{entry.Name, entry.Value, entry.Note})
 	}
-	var lines []string
-	for _, entry := range t {
-		lines = append(lines, wrap(padded(entry.Name, min(nameWidth, longName))+"  "+
-			strings.TrimRight(padded(entry.Value, min(valueWidth, longName))+"  "+entry.Note, " "),
-			width, "  ")...)
-	}
-	return lines
+	return grid(rows, []bool{true, true, false}, width)
 }
 
 // pairs are names with values.
@@ -188,16 +181,11 @@ type pairs [][2]string
 func (pairs) templateName() string { return "pairs" }
 
 func (p pairs) lines(width int) []string {
-	nameWidth := 0
+	var rows [][]string
 	for _, entry := range p {
-		nameWidth = max(nameWidth, columns(entry[0]))
+		rows = append(rows, entry[:])
 	}
-	var lines []string
-	for _, entry := range p {
-		lines = append(lines, wrap(padded(entry[0], min(nameWidth, longName))+"  "+entry[1], width,
-			strings.Repeat(" ", min(nameWidth, longName)+2))...)
-	}
-	return lines
+	return grid(rows, []bool{true, false}, width)
 }
 
 // fold is a part that HTML shows when its summary is clicked, and text always.

@@ -96,20 +96,29 @@ func (r memoryRecord) brief(title string) []Block {
 
 // verdict is whether it fits, and by how much; the need alone when there is no GPU given.
 func (r memoryRecord) verdict() notice {
-	n := notice{Level: "note", What: r.shortVerdict()}
-	switch {
-	case r.Fits == nil:
-	case *r.Fits:
-		n.Level = "good"
-	default:
-		n.Level = "serious"
+	if r.Fits == nil || r.Headroom == nil {
+		return notice{Level: "note", What: fmt.Sprintf(
+			`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`,
+			units.Size(r.PeakReserved))}
+	}
+	gpu, need := name(r.Target.Name), known(r.PeakDevice, units.Size)
+	available := known(r.Target.Available, units.Size)
+	if !*r.Fits {
+		n := notice{Level: "serious", What: fmt.Sprintf("does not fit %s: needs %s, has %s", gpu,
+			need, available)}
 		if s := r.OutOfMemory; s != nil {
 			n.Lines = []string{fmt.Sprintf(
 				"it would stop in %s at %s%s, asking for %s with %s allocated", s.Phase, s.Op,
 				in(s.Module), units.Size(s.Wanted), units.Size(s.Allocated))}
 		}
+		return n
 	}
-	return n
+	tight := ""
+	if r.Retries > 0 {
+		tight = ", after emptying the allocator's cache " + units.Times(int(r.Retries))
+	}
+	return notice{Level: "good", What: fmt.Sprintf("fits %s: %s of %s, %s to spare%s", gpu, need,
+		available, units.Size(*r.Headroom), tight)}
 }
 
 func in(module string) string {
@@ -117,24 +126,6 @@ func in(module string) string {
 		return ""
 	}
 	return " in " + module
-}
-
-func (r memoryRecord) shortVerdict() string {
-	if r.Fits == nil || r.Headroom == nil {
-		return fmt.Sprintf(`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`,
-			units.Size(r.PeakReserved))
-	}
-	need, available := known(r.PeakDevice, units.Size), known(r.Target.Available, units.Size)
-	if !*r.Fits {
-		return fmt.Sprintf("does not fit %s: needs %s, has %s", name(r.Target.Name), need,
-			available)
-	}
-	tight := ""
-	if r.Retries > 0 {
-		tight = ", after emptying the allocator's cache " + units.Times(int(r.Retries))
-	}
-	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available,
-		units.Size(*r.Headroom), tight)
 }
 
 // peaks are the three figures that other tools show, told apart.

@@ -81,7 +81,8 @@ func anchor(x float64) string {
 	return "middle"
 }
 
-// ink is the colour of a text on a colour: black, which contrasts more than white with each of them.
+// ink is the colour of a text on a colour: black, which contrasts more than white with each of
+// them.
 func ink(colour string) string {
 	if strings.HasPrefix(colour, "#") {
 		return "#000000"

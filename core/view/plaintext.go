@@ -64,6 +64,9 @@ func wrap(text string, width int, hanging string) []string {
 // grid is a table as lines: columns as wide as their widest cell, the widest ones wrapped where
 // there is no room, those that are tight last.
 func grid(rows [][]string, tight []bool, width int) []string {
+	if len(rows) == 0 {
+		return nil
+	}
 	widths := make([]int, len(rows[0]))
 	over := columnGap*(len(widths)-1) - width
 	for i := range widths {

@@ -214,8 +214,8 @@ func (r planRecord) memory() section {
 		parts = append(parts, component(i+1, p.Name, float64(p.Bytes),
 			fmt.Sprintf("%.0f%%", 100*float64(p.Bytes)/peak)))
 	}
-	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Rows: []barRow{{Parts: parts}},
-		Ticks: true, Legend: true}
+	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes",
+		Rows: []barRow{{Parts: parts}}, Ticks: true, Legend: true}
 	line := func(l level, bytes, before float64) {
 		l.At, l.Text = before+bytes, units.Size(bytes)
 		b.Top = max(b.Top, 1.02*l.At)

@@ -21,7 +21,8 @@ func (r planRecord) data() section {
 				lines = append(lines, l.Text)
 			}
 		}
-		s.Body = []Block{durations(*d, limits, r.ranges()), allFacts(lines...), buckets, badFiles(*d)}
+		s.Body = []Block{durations(*d, limits, r.ranges()), allFacts(lines...), buckets,
+			badFiles(*d)}
 		if len(buckets.Body) > 0 && d.MeasuredCount > 0 {
 			s.Note = "micro-batch of each length above the bars"
 		}

@@ -71,7 +71,8 @@ func read[R, A any](show func(R) (A, error)) func([]byte) (A, error) {
 func Render(r Request) (Shown, error) {
 	show, ok := kinds[r.Kind]
 	if !ok {
-		return Shown{}, fault.New(fault.InvalidArgument, "choose one of "+strings.Join(sortedKeys(kinds), ", "),
+		return Shown{}, fault.New(fault.InvalidArgument,
+			"choose one of "+strings.Join(sortedKeys(kinds), ", "),
 			"showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
 	}
 	if r.Width != 0 && (r.Width < narrowest || r.Width > broadest) {

@@ -56,18 +56,14 @@ const (
 	headLength     = 40 // of a run's name over a column, and of a setting
 )
 
+// figureTexts write figures by their unit; those of no unit have three digits that count.
+var figureTexts = map[string]func(float64) string{"bytes": size, "share": units.Percent,
+	"s": units.Duration, "Wh": energy,
+	"count": func(x float64) string { return fmt.Sprintf("%.0f", x) }}
+
 func (f ComparedFigure) text(value *float64) string {
-	switch f.Unit {
-	case "bytes":
-		return known(value, size)
-	case "share":
-		return known(value, units.Percent)
-	case "s":
-		return known(value, units.Duration)
-	case "Wh":
-		return known(value, energy)
-	case "count":
-		return known(value, func(x float64) string { return fmt.Sprintf("%.0f", x) })
+	if text, ok := figureTexts[f.Unit]; ok {
+		return known(value, text)
 	}
 	return known(value, short)
 }
