@@ -36,23 +36,12 @@ func (m *Monitor) sampleGPUs(watcher GPUWatcher) {
 	for i := range m.gpuCount {
 		reading, events := watcher.Activity(i)
 		for _, e := range events {
-			m.recordOnce(e.Kind, i, e.Text)
+			m.record(e.Kind, i, e.Text)
 		}
 		m.activity.lock.Lock()
 		m.activity.gpus[i], m.activity.gpusAt = reading, m.clock.Since()
 		m.activity.lock.Unlock()
 	}
-}
-
-// recordOnce writes down what is said once for each thing; the driver's own errors are told
-// whenever they come.
-func (m *Monitor) recordOnce(kind string, gpu int, text string) {
-	e := runlog.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text}
-	if kind == runlog.EventUnread || kind == runlog.EventNonsense {
-		m.events.once(e)
-		return
-	}
-	m.events.add(e)
 }
 
 // second reads what the host does, adds a row with what the GPUs did last, and lets the forecasts
@@ -65,7 +54,7 @@ func (m *Monitor) second() {
 		host, events = m.watcher.Activity()
 		cpu = m.watcher.CPUUse()
 		for _, e := range events {
-			m.recordOnce(e.Kind, -1, e.Text)
+			m.record(e.Kind, -1, e.Text)
 		}
 	}
 	var stats Stats

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"math"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -105,15 +106,19 @@ const (
 type eventLog struct {
 	lock   sync.Mutex
 	events []runlog.Event
-	named  map[runlog.Event]bool // things said once, their time left out
 }
 
-// add writes an event down unless the same was written a moment ago.
+// add writes an event down unless the same was written a moment ago; what cannot be read, or cannot
+// be true, is said once for each thing.
 func (l *eventLog) add(e runlog.Event) {
 	e.Text = strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEventText)], "")
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	for i := len(l.events) - 1; i >= 0 && e.AtS-l.events[i].AtS < quiet; i-- {
+	period := float64(quiet)
+	if e.Kind == runlog.EventUnread || e.Kind == runlog.EventNonsense {
+		period = math.Inf(1)
+	}
+	for i := len(l.events) - 1; i >= 0 && e.AtS-l.events[i].AtS < period; i-- {
 		if old := l.events[i]; old.Kind == e.Kind && old.GPU == e.GPU && old.Text == e.Text {
 			return
 		}
@@ -122,23 +127,6 @@ func (l *eventLog) add(e runlog.Event) {
 		l.drop()
 	}
 	l.events = append(l.events, e)
-}
-
-// once writes an event down if the same never was.
-func (l *eventLog) once(e runlog.Event) {
-	key := runlog.Event{Kind: e.Kind, GPU: e.GPU, Text: e.Text}
-	l.lock.Lock()
-	logged := l.named[key]
-	if !logged && len(l.named) < maxEvents {
-		if l.named == nil {
-			l.named = map[runlog.Event]bool{}
-		}
-		l.named[key] = true
-	}
-	l.lock.Unlock()
-	if !logged {
-		l.add(e)
-	}
 }
 
 // drop takes the second entry of the most frequent kind away: the first one says when it began.

@@ -177,10 +177,10 @@ func (m *Monitor) atOnce(interval time.Duration, f func()) {
 	m.loop(interval, f)
 }
 
-// loop runs f at every interval until Stop or a panic.
+// loop runs f at every interval until Stop or a panic; runs that were missed are left out.
 func (m *Monitor) loop(interval time.Duration, f func()) {
-	for due := newSchedule(interval); ; due.ran() {
-		if m.sleeper.sleep(due.left(), m.stop); m.stopped() {
+	for began := time.Now(); ; {
+		if m.sleeper.sleep(interval-time.Since(began)%interval, m.stop); m.stopped() {
 			return
 		}
 		if err := guarded(f); err != nil {

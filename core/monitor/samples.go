@@ -59,8 +59,7 @@ func (m *Monitor) read() (r reading) {
 		r.used[0] = float64(usedOf(&r.host))
 	} else if fresh {
 		r.errors++
-		m.events.once(runlog.Event{AtS: m.now(), Kind: runlog.EventUnread, GPU: -1,
-			Text: r.hostErr.Error()})
+		m.record(runlog.EventUnread, -1, r.hostErr.Error())
 	}
 	for i := range m.gpuCount {
 		g := &r.gpu[i]
