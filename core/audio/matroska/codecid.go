@@ -2,7 +2,6 @@ package matroska
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/codec"
 	"github.com/asrconfig/asrconfig-go/core/audio/flac"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
+	"github.com/asrconfig/asrconfig-go/core/audio/pcm"
 )
 
 // codecs maps Matroska's name of a codec, up to a slash where it has variants, to FFmpeg's. Source:
@@ -54,7 +54,7 @@ func (t *track) codec(w ebmlReader) error {
 	case "alac":
 		t.alac(private)
 	case "pcm_":
-		t.pcm()
+		return t.pcm()
 	case "aac":
 		t.aac(private)
 	case "tta", "wavpack":
@@ -117,9 +117,7 @@ func (t *track) flac(private []byte) error {
 	if err != nil {
 		return err
 	}
-	t.info.SampleRate, t.info.Channels, t.info.Bits =
-		int(si.SampleRate), int(si.NChannels), int(si.BitsPerSample)
-	t.packets.flac = si
+	t.info, t.packets.flac = flac.InfoOf(si), si
 	return nil
 }
 
@@ -131,19 +129,19 @@ func (t *track) alac(b []byte) {
 	}
 }
 
-func (t *track) pcm() {
-	kind := "s"
-	order := "le"
+func (t *track) pcm() error {
+	width, kind := int64(t.info.Bits/8), byte('s')
 	switch {
 	case strings.Contains(t.id, "FLOAT"):
-		kind = "f"
-	case t.info.Bits == 8:
-		kind, order = "u", ""
-	case strings.Contains(t.id, "BIG"):
-		order = "be"
+		kind = 'f'
+	case width == 1:
+		kind = 'u'
 	}
-	t.info.Codec = fmt.Sprintf("pcm_%s%d%s", kind, t.info.Bits, order)
-	t.packets.bytes = int64(t.info.Bits/8) * int64(t.info.Channels)
+	t.info.Codec = pcm.PlainCodec(kind, width, strings.Contains(t.id, "BIG"))
+	if t.packets.bytes = width * int64(t.info.Channels); t.info.Codec == "" {
+		return media.Corrupt("has samples of %d bits", t.info.Bits)
+	}
+	return nil
 }
 
 // aac counts in samples as they are played: with SBR twice as many as are coded.

@@ -2,7 +2,10 @@
 // the samples in a number of bytes.
 package pcm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 var (
 	be = binary.BigEndian
@@ -30,6 +33,23 @@ const MaxClaim = 1 << 48
 // PlainPacking is for samples of a fixed number of bytes.
 func PlainPacking(channels int, width int64) Packing {
 	return Packing{Align: int64(channels) * width, Samples: 1}
+}
+
+// PlainCodec is FFmpeg's name of plain samples of width bytes: signed ('s'), unsigned ('u') or real
+// numbers ('f'); "" where there are none such.
+func PlainCodec(kind byte, width int64, bigEndian bool) string {
+	order := "le"
+	if bigEndian {
+		order = "be"
+	}
+	switch {
+	case width == 1 && kind != 'f':
+		order = ""
+	case width == 4, width == 8, kind == 's' && (width == 2 || width == 3):
+	default:
+		return ""
+	}
+	return fmt.Sprintf("pcm_%c%d%s", kind, 8*width, order)
 }
 
 // BitPacking is for samples of a fixed number of bits, packed without gaps.

@@ -75,10 +75,8 @@ func (h sphere) length(info media.Info, available int64) (media.Info, error) {
 		if width == 0 {
 			width = 2
 		}
-		info.Codec = map[int]string{1: "pcm_s8", 2: "pcm_s16", 3: "pcm_s24", 4: "pcm_s32"}[width]
-		if info.Codec != "" && width > 1 {
-			info.Codec += h.order()
-		}
+		info.Codec = PlainCodec('s', int64(width),
+			strings.HasPrefix(h["sample_byte_format"], "1")) // "01" is little endian
 	case "ulaw", "mu-law", "mulaw":
 		info.Codec, width = "pcm_mulaw", 1
 	case "alaw", "a-law":
@@ -102,14 +100,6 @@ func (h sphere) length(info media.Info, available int64) (media.Info, error) {
 		info.Method = "tail"
 	}
 	return media.Finish(info, PlainPacking(info.Channels, int64(width)).Frames(available), claimed)
-}
-
-// order is the suffix for the order of bytes: "01" is little endian.
-func (h sphere) order() string {
-	if strings.HasPrefix(h["sample_byte_format"], "1") {
-		return "be"
-	}
-	return "le"
 }
 
 // sphereShorten takes the length of compressed samples from the header: anything better requires

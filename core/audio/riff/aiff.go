@@ -96,12 +96,8 @@ func (a *aiff) common(b []byte, compressed bool) error {
 func (a *aiff) codec(kind string) error {
 	width := int64(a.info.Bits+7) / 8
 	switch strings.ToUpper(kind) {
-	case "NONE", "TWOS":
-		a.info.Codec = map[int64]string{1: "pcm_s8", 2: "pcm_s16be", 3: "pcm_s24be",
-			4: "pcm_s32be"}[width]
-	case "SOWT":
-		a.info.Codec = map[int64]string{1: "pcm_s8", 2: "pcm_s16le", 3: "pcm_s24le",
-			4: "pcm_s32le"}[width]
+	case "NONE", "TWOS", "SOWT":
+		a.info.Codec = pcm.PlainCodec('s', width, !strings.EqualFold(kind, "SOWT"))
 	default:
 		return a.otherCodec(kind)
 	}

@@ -116,19 +116,17 @@ func (a *caf) description(b []byte) error {
 // linear settles how plain samples are packed.
 func (a *caf) linear(flags uint32, packetLen int64) error {
 	width := (int64(a.info.Bits) + 7) / 8
-	names := map[int64]string{1: "pcm_s8", 2: "pcm_s16", 3: "pcm_s24", 4: "pcm_s32", 8: "pcm_s64"}
+	kind := byte('s')
 	if flags&cafFlagFloat != 0 {
-		names = map[int64]string{4: "pcm_f32", 8: "pcm_f64"}
+		kind = 'f'
 	}
-	a.info.Codec, a.Packing = names[width], pcm.PlainPacking(a.info.Channels, width)
+	a.info.Codec, a.Packing = pcm.PlainCodec(kind, width, flags&cafFlagLittle == 0),
+		pcm.PlainPacking(a.info.Channels, width)
 	if a.info.Codec == "" || packetLen < a.Align || packetLen > 2*a.Align {
 		return media.Corrupt("has samples of %d bits and packets of %d bytes for %d channels, "+
 			"which is inconsistent", a.info.Bits, packetLen, a.info.Channels)
 	}
 	a.Align = packetLen
-	if width > 1 {
-		a.info.Codec += map[bool]string{true: "le", false: "be"}[flags&cafFlagLittle != 0]
-	}
 	return nil
 }
 

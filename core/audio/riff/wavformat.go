@@ -2,7 +2,6 @@ package riff
 
 import (
 	"encoding/binary"
-	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/audio/pcm"
@@ -67,23 +66,19 @@ func parseWAVFormat(b []byte, order binary.ByteOrder) (*wavFormat, error) {
 	return f, f.compressed(tag, align, perBlock)
 }
 
-// plainCodec names a codec by its tag and the bytes per sample, little-endian; "" when there is
-// none.
-func plainCodec(tag int, width int64) string {
+// plainCodec names a codec by its tag and the bytes per sample; "" when there is none.
+func plainCodec(tag int, width int64, bigEndian bool) string {
 	switch {
 	case tag == tagALaw:
 		return "pcm_alaw"
 	case tag == tagMuLaw:
 		return "pcm_mulaw"
-	case tag == tagFloat && width == 4:
-		return "pcm_f32le"
-	case tag == tagFloat && width == 8:
-		return "pcm_f64le"
-	case tag == tagPCM && 0 < width && width < 9:
-		return [9]string{1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le",
-			8: "pcm_s64le"}[width]
+	case tag == tagFloat:
+		return pcm.PlainCodec('f', width, bigEndian)
+	case width == 1:
+		return "pcm_u8"
 	}
-	return ""
+	return pcm.PlainCodec('s', width, bigEndian)
 }
 
 // plain takes a codec with one sample of a fixed size per channel. Like every decoder it goes by
@@ -99,15 +94,11 @@ func (f *wavFormat) plain(tag int, align int64, order binary.ByteOrder) error {
 	case width == 3 && align == 4*int64(f.channels):
 		width = 4
 	}
-	f.codec, f.Packing = plainCodec(tag, width), pcm.PlainPacking(f.channels, width)
+	f.codec, f.Packing = plainCodec(tag, width, order == binary.BigEndian),
+		pcm.PlainPacking(f.channels, width)
 	if f.codec == "" {
 		return media.Corrupt("has samples of %d bits and blocks of %d bytes for %d channels, "+
 			"which is inconsistent", f.bits, align, f.channels)
-	}
-	if order == binary.BigEndian {
-		if name, ok := strings.CutSuffix(f.codec, "le"); ok {
-			f.codec = name + "be"
-		}
 	}
 	return nil
 }
