@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"core/audio/codec":            {"core/audio/media"},
 	"core/audio/flac":             {"core/audio/media"},
 	"core/audio/isobmff":          {"core/audio/codec", "core/audio/flac", "core/audio/media"},
-	"core/audio/matroska":         {"core/audio/codec", "core/audio/flac", "core/audio/media"},
+	"core/audio/matroska":         {"core/audio/codec", "core/audio/flac", "core/audio/media", "core/audio/pcm"},
 	"core/audio/media":            {"core/fault"},
 	"core/audio/mpeg":             {"core/audio/codec", "core/audio/media"},
 	"core/audio/ogg":              {"core/audio/codec", "core/audio/flac", "core/audio/media"},

@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"math"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -49,8 +50,8 @@ type hierarchy struct {
 // hierarchies lists the chains that hold a controller ("memory", "cpu"): version 1 when mounted,
 // and version 2.
 func (t tree) hierarchies(controller string) []hierarchy {
-	memberships := parseMemberships(t.read("/proc/self/cgroup", sizeMembership))
-	mounts := parseMounts(t.read("/proc/self/mountinfo", sizeMounts))
+	memberships := parseMemberships(t.read("/proc/self/cgroup"))
+	mounts := parseMounts(t.read("/proc/self/mountinfo"))
 	var chains []hierarchy
 	for _, v2 := range []bool{false, true} {
 		group, ok := membershipOf(memberships, controller, v2)
@@ -149,7 +150,7 @@ func (t tree) memoryLimit(hierarchies []hierarchy, total uint64) memoryLimit {
 func (t tree) memoryV2(smallest *memoryLimit, group string, total uint64) {
 	for _, name := range []string{"memory.max", "memory.high"} {
 		source := path.Join(group, name)
-		if limit, ok := parseLimit(t.read(source, sizeValue)); ok && limit < total {
+		if limit, ok := parseLimit(t.read(source)); ok && limit < total {
 			smallest.take(limit, source, t.used(path.Join(group, "memory.current"),
 				path.Join(group, "memory.stat"), "inactive_file"))
 		}
@@ -164,13 +165,13 @@ func (t tree) memoryV1(smallest *memoryLimit, group string, total uint64, own bo
 		return t.used(path.Join(group, "memory.usage_in_bytes"), stat, "total_inactive_file")
 	}
 	source := path.Join(group, "memory.limit_in_bytes")
-	if limit, ok := parseLimit(t.read(source, sizeValue)); ok && limit < total {
+	if limit, ok := parseLimit(t.read(source)); ok && limit < total {
 		smallest.take(limit, source, used())
 	}
 	if !own {
 		return
 	}
-	if limit, ok := parseStat(t.read(stat, sizeStat), "hierarchical_memory_limit"); ok &&
+	if limit, ok := parseStat(t.read(stat), "hierarchical_memory_limit"); ok &&
 		limit > 0 && limit < min(total, smallest.bytes) {
 		smallest.take(limit, stat, used())
 	}
@@ -178,11 +179,11 @@ func (t tree) memoryV1(smallest *memoryLimit, group string, total uint64, own bo
 
 // used is usage without the page cache that is first to go, 0 when the group does not tell.
 func (t tree) used(usageFile, statFile, inactive string) uint64 {
-	usage, ok := parseLimit(t.read(usageFile, sizeValue))
+	usage, ok := parseLimit(t.read(usageFile))
 	if !ok {
 		return 0
 	}
-	reclaimable, _ := parseStat(t.read(statFile, sizeStat), inactive)
+	reclaimable, _ := parseStat(t.read(statFile), inactive)
 	return usage - min(reclaimable, usage)
 }
 
@@ -199,10 +200,10 @@ func (t tree) cpuQuota() cpuQuota {
 			name, period := "cpu.max", ""
 			if !h.v2 {
 				name, period = "cpu.cfs_quota_us", " "+
-					t.read(path.Join(group, "cpu.cfs_period_us"), sizeValue)
+					t.read(path.Join(group, "cpu.cfs_period_us"))
 			}
 			source := path.Join(group, name)
-			if cores, ok := parseQuota(t.read(source, sizeValue) + period); ok &&
+			if cores, ok := parseQuota(t.read(source) + period); ok &&
 				cores < smallest.cores {
 				smallest = cpuQuota{cores: cores, source: source}
 			}
@@ -213,19 +214,19 @@ func (t tree) cpuQuota() cpuQuota {
 
 // groupTime is the processor time that a group's processes have used.
 func (t tree) groupTime(group string) (time.Duration, bool) {
-	if used, ok := parseStat(t.read(path.Join(group, "cpu.stat"), sizeStat), "usage_usec"); ok &&
+	if used, ok := parseStat(t.read(path.Join(group, "cpu.stat")), "usage_usec"); ok &&
 		used < math.MaxInt64/1000 {
 		return time.Duration(used) * time.Microsecond, true
 	}
 	// version 1, in nanoseconds
-	used, ok := parseLimit(t.read(path.Join(group, "cpuacct.usage"), sizeValue))
+	used, ok := parseLimit(t.read(path.Join(group, "cpuacct.usage")))
 	return time.Duration(used), ok && used < math.MaxInt64
 }
 
 // allowedCPUs counts the processors in the main thread's affinity mask; not ok where the kernel
 // does not tell.
 func (t tree) allowedCPUs() (int, bool) {
-	list, ok := statusField(t.read("/proc/self/status", sizeStat), "Cpus_allowed_list")
+	list, ok := statusField(t.read("/proc/self/status"), "Cpus_allowed_list")
 	if !ok {
 		return 0, false
 	}
@@ -247,6 +248,11 @@ func (t tree) real(name string) string {
 	return filepath.Join(t.root, filepath.FromSlash(path.Clean("/"+name)))
 }
 
-// read returns a file's text, "" when it cannot be read. At most size bytes: a file of proc or sys
-// has no trustworthy length.
-func (t tree) read(name string, size int64) string { return readBounded(t.real(name), size) }
+// read returns a file's text, "" when it cannot be read.
+func (t tree) read(name string) string {
+	text, err := os.ReadFile(t.real(name))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

@@ -1,48 +1,12 @@
 package hardware
 
 import (
-	"bytes"
-	"io"
 	"math"
-	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
-
-// Bounds on what is read, in bytes: one number; memory.stat and status; the memberships; the mounts
-// of a busy host.
-const (
-	sizeValue      = 256
-	sizeStat       = 64 << 10
-	sizeMembership = 64 << 10
-	sizeMounts     = 4 << 20
-)
-
-// buffers are reused: the files of a reading are some of 10 KiB each, every second.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// readBounded returns at most size bytes of a regular file, "" when it cannot be read.
-func readBounded(name string, size int64) string {
-	info, err := os.Stat(name) // a pipe in an injected tree would block the open
-	if err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	buffer := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(buffer)
-	buffer.Reset()
-	if _, err := buffer.ReadFrom(io.LimitReader(file, size)); err != nil {
-		return ""
-	}
-	return buffer.String()
-}
 
 // membership is one line of /proc/<pid>/cgroup: "4:memory:/docker/0a1b", or "0::/user.slice" for
 // version 2.

@@ -56,7 +56,7 @@ func WatchHost(root string) *HostWatch {
 	w := &HostWatch{tree: tree, pid: os.Getpid(), own: "/proc/self", now: time.Now,
 		quota: tree.cpuQuota()}
 	_, w.launched = os.LookupEnv("LOCAL_RANK")
-	if list, ok := statusField(tree.read("/proc/self/status", sizeStat), "Cpus_allowed_list"); ok {
+	if list, ok := statusField(tree.read("/proc/self/status"), "Cpus_allowed_list"); ok {
 		cpus := map[int]bool{}
 		if eachCPU(list, func(number int) { cpus[number] = true }) {
 			w.cpus = cpus
@@ -100,8 +100,8 @@ func (w *HostWatch) Activity() (runlog.HostReading, []runlog.Event) {
 }
 
 // text reads a file that every Linux has.
-func (w *HostWatch) text(name string, size int64) string {
-	text := w.tree.read(name, size)
+func (w *HostWatch) text(name string) string {
+	text := w.tree.read(name)
 	if text == "" {
 		w.unread = append(w.unread, runlog.Event{Kind: runlog.EventUnread, GPU: -1, Text: name +
 			" cannot be read"})
@@ -110,7 +110,7 @@ func (w *HostWatch) text(name string, size int64) string {
 }
 
 func (w *HostWatch) memory(r *runlog.HostReading) {
-	text := w.text("/proc/meminfo", sizeStat)
+	text := w.text("/proc/meminfo")
 	total, ok := meminfoField(text, "SwapTotal")
 	free, ok2 := meminfoField(text, "SwapFree")
 	if ok && ok2 && free <= total {
@@ -128,7 +128,7 @@ func (w *HostWatch) processes(r *runlog.HostReading, counters *hostCounters) {
 	}
 	own, ok := w.tree.process(w.own)
 	if !ok {
-		w.text(path.Join(w.own, "stat"), sizeStat)
+		w.text(path.Join(w.own, "stat"))
 		return
 	}
 	var workers uint64
@@ -143,10 +143,10 @@ func (w *HostWatch) processes(r *runlog.HostReading, counters *hostCounters) {
 }
 
 func (w *HostWatch) count(counters *hostCounters) {
-	counters.cpus = parseCPUTimes(w.text("/proc/stat", sizeCounters))
+	counters.cpus = parseCPUTimes(w.text("/proc/stat"))
 	// a container may have none
-	counters.disks, counters.hasDisks = parseDisks(w.tree.read("/proc/diskstats", sizeCounters))
-	counters.net, counters.hasNet = parseNetwork(w.text("/proc/net/dev", sizeCounters))
+	counters.disks, counters.hasDisks = parseDisks(w.tree.read("/proc/diskstats"))
+	counters.net, counters.hasNet = parseNetwork(w.text("/proc/net/dev"))
 	if !math.IsInf(w.quota.cores, 1) {
 		counters.quotaUsed, counters.quota = w.tree.groupTime(path.Dir(w.quota.source))
 	}
@@ -225,7 +225,7 @@ func (w *HostWatch) waiting(counters *hostCounters, passed float64) float64 {
 func (w *HostWatch) queues() map[int]uint64 {
 	queued, threads := map[int]uint64{}, path.Join(w.own, "task")
 	for _, thread := range w.tree.numbersIn(threads, maxThreads) {
-		text := w.tree.read(path.Join(threads, strconv.Itoa(thread), "schedstat"), sizeStat)
+		text := w.tree.read(path.Join(threads, strconv.Itoa(thread), "schedstat"))
 		if fields := strings.Fields(text); len(fields) == 3 {
 			if ns, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
 				queued[thread] = ns
@@ -260,10 +260,6 @@ func rate(newer, before uint64, seconds float64) float64 {
 	}
 	return float64(newer-before) / seconds
 }
-
-// sizeCounters bounds /proc/stat, diskstats and net/dev, of which the first grows with the
-// processors: 1 MiB.
-const sizeCounters = 1 << 20
 
 // sectorBytes is the unit of /proc/diskstats, whatever a disk's own sectors are
 // (Documentation/admin-guide/iostats.rst).

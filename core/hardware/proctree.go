@@ -30,7 +30,7 @@ func (t tree) descendants(pid int) []int {
 	for queue := []int{pid}; len(queue) > 0 && len(pids) < maxTree; queue = queue[1:] {
 		for _, thread := range t.numbersIn(path.Join(procOf(queue[0]), "task"), maxThreads) {
 			children := t.read(path.Join(procOf(queue[0]), "task", strconv.Itoa(thread),
-				"children"), sizeStat)
+				"children"))
 			for _, child := range strings.Fields(children) {
 				if number, err := strconv.Atoi(child); err == nil {
 					pids, queue = append(pids, number), append(queue, number)
@@ -65,7 +65,7 @@ func (t tree) numbersIn(folder string, limit int) []int {
 type process struct{ ticks, ended, resident uint64 }
 
 func (t tree) process(folder string) (process, bool) {
-	return parseProcess(t.read(path.Join(folder, "stat"), sizeStat), uint64(os.Getpagesize()))
+	return parseProcess(t.read(path.Join(folder, "stat")), uint64(os.Getpagesize()))
 }
 
 // parseProcess reads "12 (a name) with) S 1 …". The name may hold anything; the last parenthesis
