@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -65,8 +65,27 @@ def offloads_checkpoints(model: Module) -> bool:
     return any(getattr(getattr(f, "func", f), "__name__", "") == "checkpoint_func" for f in functions)
 
 
+def checkpoints(model: Module) -> bool:
+    """Whether some layers of a model are set to compute again."""
+    return any(_checkpoints(module) for module in model.modules())
+
+
 def _checkpoints(module: Module) -> bool:
     return getattr(module, "gradient_checkpointing", False) is True
+
+
+def checkpointing_method(model: Module, verb: str) -> Callable[..., None] | None:
+    """The method of a model that enables or disables checkpointing; None of a model without one."""
+    # transformers 5 calls it activation checkpointing, and warns at the older name.
+    names = (f"{kind}_checkpointing_{verb}" for kind in ("activation", "gradient"))
+    return next((getattr(model, name) for name in names if hasattr(model, name)), None)
+
+
+def switch_off_checkpointing(model: Module) -> None:
+    """Let a model's layers keep what they compute."""
+    disable = checkpointing_method(model, "disable")
+    if disable is not None and checkpoints(model):
+        disable()
 
 
 def _is_layer(module: Module) -> bool:

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._core.modules import bare, checkpoint_options, checkpointing_depth, lora_rank, offloads_checkpoints
+from .._core.modules import (
+    bare,
+    checkpoint_options,
+    checkpointing_depth,
+    checkpointing_method,
+    lora_rank,
+    offloads_checkpoints,
+)
 from ..errors import InvalidArgumentError, UnsupportedError
 from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
 from .plan_record import PlanRecord
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
 # What transformers 5.23 calls settings of checkpointing: the plan's name, and its value without them.
 _LACKING = {"every_n_layers": ("every_n_layers", "1"), "offload": ("offload_checkpoints", "False")}
 # transformers 5 renames it; both are there for a while, and the older name then warns.
-_CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 ARGUMENT = "logits_to_keep"  # of forward, in transformers
 _IGNORED = -100
 
@@ -88,7 +94,7 @@ def _adapters(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSet
 
 def _checkpointing(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
-    enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
+    enable, disable = checkpointing_method(model, "enable"), checkpointing_method(model, "disable")
     now, kind = _checkpointing_now(model), type(model).__name__
     depth, offload = config.every_n_layers, config.offload_checkpoints
     planned = _words(depth, offload)
@@ -109,10 +115,6 @@ def _checkpointing(model: torch.nn.Module, config: PlanRecord) -> Iterator[Appli
         lacking = [_LACKING[option] for option in wished if option not in parameters]
         yield from (_refused(setting, value, LACKING[setting]) for setting, value in lacking)
         yield from _no_cache(model)
-
-
-def _checkpointing_method(model: torch.nn.Module, verb: str) -> Callable[..., None] | None:
-    return next((getattr(model, f"{n}_{verb}") for n in _CHECKPOINTING if hasattr(model, f"{n}_{verb}")), None)
 
 
 def _checkpointing_now(model: torch.nn.Module) -> str:

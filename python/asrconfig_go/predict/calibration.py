@@ -18,12 +18,12 @@ import torch
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
-from .._core.modules import installed_version
+from .._core.modules import checkpoints, installed_version, switch_off_checkpointing
 from .._core.out_of_memory import free_memory
 from ..errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from .estimate import MemoryEstimate
 from .hardware import HardwareProfile
-from .memory_model import MemoryModel, checkpoints, recomputes, switch_off_checkpointing, training_settings
+from .memory_model import MemoryModel, recomputes, training_settings
 from .memory_settings import (
     Calibration,
     MemorySettings,

@@ -13,7 +13,7 @@ from .._core.checks import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._core.files import fingerprint, user_path
-from .._core.modules import checkpointing_depth, offloads_checkpoints
+from .._core.modules import checkpointing_depth, checkpoints, offloads_checkpoints
 from .._core.records import from_json
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..predict import run_memory
@@ -285,16 +285,3 @@ def training_settings(args: TrainingArguments, model: nn.Module) -> dict[str, An
 def recomputes(args: TrainingArguments) -> bool:
     """Whether a trainer's arguments ask for checkpointing."""
     return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
-
-
-def checkpoints(model: nn.Module) -> bool:
-    """Whether a model's layers are set to recompute."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
-
-
-def switch_off_checkpointing(model: nn.Module) -> None:
-    """Let a model's layers keep what they compute."""
-    if checkpoints(model):
-        # The second name is that of transformers before 5.
-        disable = getattr(model, "activation_checkpointing_disable", None)
-        (disable or model.gradient_checkpointing_disable)()

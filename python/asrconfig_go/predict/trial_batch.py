@@ -13,7 +13,7 @@ import torch
 from .._core.checks import checked
 from .._core.declared import Precision
 from .._core.defaults import OPTIMIZER
-from .._core.modules import task_classes
+from .._core.modules import checkpoints, task_classes
 from .._core.padding import padded_for_masks
 from .._core.training_session import single_process
 from ..errors import InvalidArgumentError
@@ -21,7 +21,7 @@ from ..trace.event_log import TraceError
 from ..trace.made_up_batches import MadeUp
 from ..trace.step_tracing import made_up_batches, trace_training
 from .calibration import kept
-from .memory_model import checkpoints, recomputes, training_settings
+from .memory_model import recomputes, training_settings
 from .memory_settings import positive
 from .worst_batch import longest, seconds_of, worst_batch
 

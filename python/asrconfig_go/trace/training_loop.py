@@ -14,7 +14,13 @@ from torch.utils import _pytree as pytree
 
 from .._core.checks import Checkpointing, checked
 from .._core.declared import Optimizer, Precision
-from .._core.modules import bare, checkpoint_options, trainer_stops_caching
+from .._core.modules import (
+    bare,
+    checkpoint_options,
+    checkpointing_method,
+    switch_off_checkpointing,
+    trainer_stops_caching,
+)
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
 from .event_log import NoLossError, RefusedBatchError, Segment
@@ -101,7 +107,7 @@ class TrainingLoop:
         trained = [p for p in model.parameters() if p.requires_grad]
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
         model.train()
-        self._enable_checkpointing(model)
+        self._switch_checkpointing(model)
         if hasattr(model, "config") and (self.recomputes or trainer_stops_caching()):
             model.config.use_cache = False  # a decoder's keys and values are not collected
         recorder.load(model)
@@ -207,12 +213,11 @@ class TrainingLoop:
         low = (torch.float16, torch.bfloat16)
         return {k: _cast(v, low) for k, v in outputs.items()} if hasattr(outputs, "items") else _cast(outputs, low)
 
-    def _enable_checkpointing(self, model: nn.Module) -> None:
+    def _switch_checkpointing(self, model: nn.Module) -> None:
         if self.recomputes is None:
+            switch_off_checkpointing(model)  # which its user may have switched on
             return
-        # transformers 5.x calls it activation checkpointing, and warns at the older name.
-        names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
-        enable = next((getattr(model, name) for name in names if hasattr(model, name)), None)
+        enable = checkpointing_method(model, "enable")
         if enable is None:
             raise InvalidArgumentError(
                 f"{type(model).__name__} has no gradient_checkpointing_enable",

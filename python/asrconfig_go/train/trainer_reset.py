@@ -15,11 +15,11 @@ import torch
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
-from .._core.modules import all_tensors, changing_tensors, checkpoint_options
+from .._core.modules import all_tensors, changing_tensors, checkpoint_options, switch_off_checkpointing
 from .._core.output import listed
 from .._core.random_state import rng_state, set_rng_state
 from ..plan.plan_record import RECOMPUTING, PlanRecord
-from ..predict.memory_model import recomputes, switch_off_checkpointing
+from ..predict.memory_model import recomputes
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

@@ -124,6 +124,13 @@ def test_checkpointing_takes_less(kind: str) -> None:
     assert peak(trace(model, points=points, gradient_checkpointing=kind)) < 0.9 * peak(trace(model, points=points))
 
 
+def test_a_model_that_checkpoints_already_is_traced_as_asked() -> None:
+    model = models.checkpointed(models.wav2vec2)()
+    points = [(2, 16_000, 7)]
+    assert trace(model, points=points).segments == trace(models.wav2vec2, points=points).segments
+    assert model.is_gradient_checkpointing
+
+
 def test_accumulation() -> None:
     kinds = [s["kind"] for s in trace(accumulation=2, points=POINTS[:1], evaluation=False).segments]
     assert kinds == ["load", *["micro", "accumulate", "step"] * 2]

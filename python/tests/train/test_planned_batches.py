@@ -14,9 +14,10 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
+from asrconfig_go._core.modules import checkpoints
 from asrconfig_go.guard.guard import Guard
 from asrconfig_go.manager import ASRConfigManager
-from asrconfig_go.predict.memory_model import checkpoints, recomputes
+from asrconfig_go.predict.memory_model import recomputes
 from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, is_in_order, memory_limit
 from cuda_fakes import cuda_has
 from speech_models import wav2vec2
