@@ -266,7 +266,9 @@ class RowBatches:
 
     @property
     def _collated(self) -> list[Example]:
-        return [self.examples.example(number) for number in self._numbers]
+        """Rows without labels are left out: a batch of them alone is none that a loss takes."""
+        examples = [self.examples.example(number) for number in self._numbers]
+        return [example for example in examples if example.labels] or examples
 
     @cached_property
     def _numbers(self) -> dict[int, None]:

@@ -124,6 +124,13 @@ def test_the_shorter_row_is_only_a_little_shorter(multiple: int, tmp_path: Path)
         assert 0.9 * labels - 1 <= read[1] <= read[0]
 
 
+def test_no_batch_is_traced_of_rows_without_labels_alone(tmp_path: Path) -> None:
+    rows = dataset("array", tmp_path)
+    rows[2]["text"] = rows[9]["text"] = ""
+    batches = CollatedExamples(rows, Collate(), wav2vec2("mean")).batches()
+    assert min(labels for _, _, labels in batches.points()) == min(len(row["text"]) for row in rows if row["text"])
+
+
 class Packed(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Leaves out what a mask hides."""
 
