@@ -12,15 +12,16 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from .._core.declared import SHORTEST_S
-from ..errors import AsrConfigError, UnsupportedError
+from ..errors import AsrConfigError
+from .batch_shapes import BatchShapes
 
 if TYPE_CHECKING:
-    import torch
     from torch.nn import Module
-    from torch.utils.hooks import RemovableHandle
     from transformers import TrainingArguments
 
     from ..plan.time_estimates import MeasuredStep, StepRecord, StepSettings
@@ -44,8 +45,6 @@ class GPUMoments:
 
     def mark(self) -> torch.cuda.Event:
         """Record an event now."""
-        import torch
-
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -70,18 +69,13 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 SKIPPED, NOTED, ENOUGH = 5, 50, 10
 """Steps before the first that counts, steps that do, and how many of them a shorter training must have."""
-_SHAPING = ("input_values", "input_features", "attention_mask")
-
-
-class _Shaped(NamedTuple):
-    shape: tuple[int, ...]
 
 
 @dataclass
 class _Step:
     begin: Any
     end: Any = None
-    inputs: list[dict[str, _Shaped]] = field(default_factory=list)  # shapes of each micro-batch
+    micro_batches: list[tuple[int, float]] = field(default_factory=list)  # clips, and seconds of the longest
 
 
 class StepTimes:
@@ -102,7 +96,7 @@ class StepTimes:
         self.problem = ""
         self.noting = False
         """Whether it is to be told of steps."""
-        self._hook: RemovableHandle | None = None
+        self._shapes: BatchShapes | None = None
         self._model: Module | None = None
         self._clock: Any = None  # whose moments are its own
         self._step: _Step | None = None
@@ -119,7 +113,7 @@ class StepTimes:
             return
         self._clock = self._test_clock or moments_of(model)
         self._model = model
-        self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
+        self._shapes = BatchShapes(model, self._note)
         self.noting = True
 
     def step_begins(self) -> None:
@@ -133,7 +127,7 @@ class StepTimes:
         if step is None:
             return
         step.end, self._step = self._clock.mark(), None
-        if step.inputs:
+        if step.micro_batches:
             self._noted.append(step)
         if len(self._noted) == NOTED:
             self._leave()
@@ -151,19 +145,14 @@ class StepTimes:
         self._steps_begun, self._noted = 0, []
 
     def _leave(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-        self._hook, self._step, self.noting = None, None, False
+        if self._shapes is not None:
+            self._shapes.leave()
+        self._shapes, self._step, self.noting = None, None, False
 
-    def _note(self, model: Module, positional: object, named: dict[str, torch.Tensor]) -> None:
-        """Before each forward of the model: those of training count."""
-        step = self._step
-        import torch
-
-        if step is None or not (model.training and torch.is_grad_enabled()):
-            return
-        # Only the shapes: what they mean is for later.
-        step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})
+    def _note(self, clips: int, seconds: float) -> None:
+        """Before each forward of the model in training mode."""
+        if self._step is not None and torch.is_grad_enabled():
+            self._step.micro_batches.append((clips, max(SHORTEST_S, round(seconds, 1))))
 
     def _finish(self, args: TrainingArguments) -> None:
         from ..plan.time_estimates import MeasuredStep
@@ -173,10 +162,7 @@ class StepTimes:
         self._leave()
         try:
             self.steps = tuple(
-                MeasuredStep(
-                    tuple(_micro_batch(model, inputs) for inputs in step.inputs), clock.between(step.begin, step.end)
-                )
-                for step in noted
+                MeasuredStep(tuple(step.micro_batches), clock.between(step.begin, step.end)) for step in noted
             )
             self.record = self._calibrated(args, model)
         except AsrConfigError as error:
@@ -209,19 +195,6 @@ def _not_measured(args: TrainingArguments, model: Module) -> str:
     return ""
 
 
-def _micro_batch(model: Module, inputs: dict[str, _Shaped]) -> tuple[int, float]:
-    from .._core.batches import extent
-    from ..predict.worst_batch import per_second
-
-    rate = per_second(inputs, model)
-    if rate is None:
-        raise UnsupportedError(
-            "how long the model's inputs last is not known", "give it input_values or input_features"
-        )
-    clips = int(next(iter(inputs.values())).shape[0])
-    return clips, max(SHORTEST_S, round(extent(inputs).length / rate, 1))
-
-
 def _settings(args: TrainingArguments, model: Module) -> StepSettings:
     from .._core.modules import lora_rank
     from ..plan.time_estimates import StepSettings
@@ -233,6 +206,4 @@ def _settings(args: TrainingArguments, model: Module) -> StepSettings:
 
 
 def _gpu_name() -> str:
-    import torch
-
     return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else ""
