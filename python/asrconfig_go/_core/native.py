@@ -252,23 +252,14 @@ def _plain(value: object) -> Any:
     return number
 
 
-def stats_reader(monitor: int, into: Stats) -> Callable[[], int]:
-    """A function without arguments that refreshes ``into`` and returns 0, or an AC_* code when it could not.
+def struct_call(function: str, monitor: int, struct: ctypes.Structure) -> Callable[[], int]:
+    """A function without arguments that hands ``struct`` to one of a monitor's functions; returns 0 or an AC_* code.
 
     Everything that can be looked up once is: the call itself takes under a microsecond or two.
     """
-    library = _load()
-    read, handle = library.ac_stats_read, ctypes.c_uint64(monitor)
-    pointer, size = ctypes.byref(into), ctypes.sizeof(Stats)
-    return lambda: read(handle, pointer, size)
-
-
-def step_putter(monitor: int, step: Step) -> Callable[[], int]:
-    """A function without arguments that hands ``step`` to a monitor and returns 0, or an AC_* code on a failure."""
-    library = _load()
-    put, handle = library.ac_step_put, ctypes.c_uint64(monitor)
-    pointer, size = ctypes.byref(step), ctypes.sizeof(Step)
-    return lambda: put(handle, pointer, size)
+    call, handle = getattr(_load(), function), ctypes.c_uint64(monitor)
+    pointer, size = ctypes.byref(struct), ctypes.sizeof(struct)
+    return lambda: call(handle, pointer, size)
 
 
 def in_forked_child() -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .._core import native
 from .._core.records import from_json, to_json
 from .._core.render import Record, Shown, plot_all, render, save_text, text, title
-from ..errors import AsrConfigError, LibraryError, NotFoundError
+from ..errors import LibraryError, NotFoundError
 from ..watch.run_files import settings_of
 from ..watch.telemetry import RunLog
 from ..watch.watch_records import Finding
@@ -20,8 +20,6 @@ from .measurements import ENOUGH_ROUNDS, Block, LoaderResult, OptionResult, Read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from ..watch.memory_monitor import MemoryMonitor
 
 
 VERSION = 2  # of the JSON object
@@ -181,27 +179,6 @@ def bottleneck(
 def _tried(option: OptionResult) -> dict[str, object]:
     gains = {"gain": option.gain and asdict(option.gain), "cpu_gain": option.cpu_gain and asdict(option.cpu_gain)}
     return {"name": f"{option.option} {option.value}", "change": option.change, "better": bool(option.better), **gains}
-
-
-class Watch:
-    """Monitors the whole benchmark, where a monitor can be started."""
-
-    def __init__(self) -> None:
-        from ..watch.memory_monitor import MemoryMonitor
-
-        self.problem = ""
-        self._monitor: MemoryMonitor | None = None
-        try:
-            self._monitor = MemoryMonitor()
-        except AsrConfigError as error:
-            self.problem = f"memory was not watched: {error.message}"
-
-    def stop(self) -> RunLog | None:
-        """End it; what it saw."""
-        if self._monitor is None:
-            return None
-        self._monitor.stop()
-        return self._monitor.run_log()
 
 
 def seen(

@@ -27,6 +27,7 @@ from ..plan.environment import TrainingSwitches, backends_kept
 from ..plan.model_preparation import prepare_model
 from ..plan.training_arguments import UnsupportedSettingWarning
 from ..train.planned_batches import PlanNotFollowedWarning
+from ..train.stream_training import with_batches
 from .benchmark_clips import ClipSample, with_lengths
 from .measurements import OUT_OF_MEMORY, Block
 from .sides import Side
@@ -34,7 +35,7 @@ from .step_phases import Phases
 
 if TYPE_CHECKING:
     from torch.nn import Module
-    from torch.utils.data import BatchSampler, DataLoader
+    from torch.utils.data import BatchSampler
     from transformers import DataCollator, ProcessorMixin, Trainer
 
 
@@ -57,20 +58,6 @@ class WarmedUp:
         return getattr(self._batches, name)
 
 
-def with_warm_up(loader: DataLoader, batches: int) -> DataLoader:
-    """A loader as ``loader``, which accelerate made, with this number of batches before it."""
-    from accelerate import skip_first_batches
-
-    made = skip_first_batches(loader, 0)  # the one public way to a loader with other batches
-    wrapper: Any = getattr(made, "batch_sampler", None)
-    if not hasattr(wrapper, "batch_sampler"):
-        raise UnsupportedError(
-            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a dataset with a length"
-        )
-    wrapper.batch_sampler = WarmedUp(wrapper.batch_sampler, batches)
-    return made
-
-
 @contextlib.contextmanager
 def warmed_up(trainer: Trainer, batches: int) -> Iterator[None]:
     """Put this number of batches before those of ``trainer``, and end its loader's workers afterwards.
@@ -80,7 +67,8 @@ def warmed_up(trainer: Trainer, batches: int) -> Iterator[None]:
     make, made = trainer.get_train_dataloader, list[Any]()
 
     def with_more() -> Any:
-        made.append(with_warm_up(make(), batches))
+        loader = make()
+        made.append(with_batches(loader, WarmedUp(loader.batch_sampler, batches)))
         return made[-1]
 
     override(trainer, "get_train_dataloader", with_more)

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from .._core.checks import checked
 from .._core.output import ProgressBar
-from ..errors import InternalError, InvalidArgumentError
+from ..errors import AsrConfigError, InternalError, InvalidArgumentError
+from ..watch.memory_monitor import MemoryMonitor
 from ..watch.telemetry import RunLog
 from ..watch.watch_records import Finding
 from .benchmark_clips import measure_loading
-from .benchmark_result import BenchmarkResult, Setting, Watch, bottleneck, seen
+from .benchmark_result import BenchmarkResult, Setting, bottleneck, seen
 from .blocks import Bench, BlockFailed, profile_side, run_block
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Turn
 from .sides import BenchmarkRun, Change, Place, Side, changes, interleave, mean_turn
@@ -121,7 +122,11 @@ class Benchmark:
             KeyboardInterrupt: At Ctrl-C before a block of the plan was measured.
             InvalidArgumentError: Where the time was up before that, and where a training step fails.
         """
-        watch = Watch()
+        monitor, problem = None, ""
+        try:
+            monitor = MemoryMonitor()
+        except AsrConfigError as error:
+            problem = f"memory was not watched: {error.message}"
         try:
             self._measure()
         except KeyboardInterrupt:
@@ -135,8 +140,9 @@ class Benchmark:
                     "allow more time, or fewer steps in a block",
                 ) from error
         finally:
-            run_log = watch.stop()
-        return self._result(run_log, watch.problem)
+            if monitor is not None:
+                monitor.stop()
+        return self._result(None if monitor is None else monitor.run_log(), problem)
 
     def _measure(self) -> None:
         """Run the parts in order; the names of those that are not finished stay in ``unfinished``."""

@@ -67,10 +67,10 @@ class MemoryMonitor:
         self._running = True
         self._finalizer = weakref.finalize(self, _close, started["monitor"], os.getpid())
         self._stats = Stats()
-        self._refresh = native.stats_reader(started["monitor"], self._stats)
+        self._refresh = native.struct_call("ac_stats_read", started["monitor"], self._stats)
         self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
         self._step = Step()
-        self._put = native.step_putter(started["monitor"], self._step)
+        self._put = native.struct_call("ac_step_put", started["monitor"], self._step)
         self._pending: list[tuple[float, tuple[float | None, ...]]] = []
         """Steps that the library does not have yet: their end, and _STEP_FIELDS."""
         self._sent_at = float("-inf")

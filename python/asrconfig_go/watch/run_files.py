@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 from .._core import native
 from .._core.checks import ExportFormat
@@ -22,20 +22,16 @@ from ..train.run_record import RunFolder, RunRecord
 from .memory_summary import RankPeaks, rank_peaks
 from .telemetry import RunLog
 
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
+
 T = TypeVar("T")
-
-
-class MonitorLike(Protocol):
-    """Something that has a run log."""
-
-    def run_log(self) -> RunLog:
-        """What it saw."""
 
 
 Logged = dict[str, float | None]
 """An entry of the Trainer's ``log_history``; None: no finite number."""
 
-Run = MonitorLike | RunLog | str | os.PathLike[str]
+Run: TypeAlias = "MemoryMonitor | RunLog | str | os.PathLike[str]"
 """What a report takes: a monitor, its run log, the folder of a training, or a monitor's file."""
 FILE_NAME = "asrconfig_monitor"
 _ASIDE = "remove it, or report without it"

@@ -151,15 +151,8 @@ class Watch:
     def step(self, number: int, steps: int) -> None:
         """An optimizer step has ended."""
         self._at = number, steps
-        if not self.active:
-            return
-        try:
-            self._step(number)
-        except Exception as error:
-            self.give_up(error)
-        else:
-            if self._clock() >= self._looking:  # else there is no newer sample
-                self._look(number, steps)
+        if self._tell(self._step, number) and self._clock() >= self._looking:  # else there is no newer sample
+            self._look(number, steps)
 
     def evaluated_batch(self, number: int, steps: int) -> None:
         """A batch of an evaluation or a prediction has ended."""
@@ -214,20 +207,16 @@ class Watch:
             self._activity = self._clock() + _EVERY_S, self.monitor.activity()  # the monitor reads no faster
         return self._activity[1]
 
-    def give_up(self, error: Exception) -> None:
-        """Go on without a monitor: a training run is worth more than its curves."""
-        self.problem = str(error) or type(error).__name__
-        say(f"memory is not watched: {self.problem}")
-        with contextlib.suppress(Exception):
-            self.monitor.stop()
-
     def _tell(self, function: Callable[..., None], *arguments: object) -> bool:
         if not self.active:
             return False
         try:
             function(*arguments)
-        except Exception as error:
-            self.give_up(error)
+        except Exception as error:  # a training run is worth more than its curves
+            self.problem = str(error) or type(error).__name__
+            say(f"memory is not watched: {self.problem}")
+            with contextlib.suppress(Exception):
+                self.monitor.stop()
         return not self.problem
 
     def _step(self, number: int) -> None:

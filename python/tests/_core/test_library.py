@@ -146,7 +146,7 @@ def test_panic_poisons_but_does_not_kill(panicking_library: Path, op: str) -> No
             except PoisonedLibraryError as error:
                 print("poisoned" if "on request" in str(error) else error)
         stats = native.Stats()
-        print(native.stats_reader(1, stats)())
+        print(native.struct_call("ac_stats_read", 1, stats)())
         """,
         ASRCONFIG_LIBRARY=str(panicking_library),
     )
@@ -206,7 +206,7 @@ def test_a_step_arrives_field_by_field() -> None:
     with MemoryMonitor(5) as monitor:
         step = _layout.Step(number=7, kind=_layout.STEP_KINDS.index("evaluation"), gpu=-1, **seconds)
         step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = math.nan
-        assert native.step_putter(monitor._handle or 0, step)() == _layout.OK
+        assert native.struct_call("ac_step_put", monitor._handle or 0, step)() == _layout.OK
         steps = monitor._ask("monitor.run_log")["steps"]
     assert (steps["number"], steps["kind"], steps["gpu"]) == ([7], ["evaluation"], [-1])
     assert {name: steps[name] for name in seconds} == {name: [value] for name, value in seconds.items()}

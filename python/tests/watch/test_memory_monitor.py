@@ -11,6 +11,7 @@ import pickle
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,26 +42,23 @@ class FakeLibrary:
         started = {"monitor": 5, "gpus": [f"GPU {i}" for i in range(len(self.gpus))], "gpu_error": ""}
         return started if op == "monitor.start" else {}
 
-    def reader(self, monitor: int, into: Any) -> Any:
-        def refresh() -> int:
-            into.samples += 1
-            into.errors, into.unix_nanos = 2, 1_500_000_000
-            into.host_total, into.host_used, into.host_peak = self.host
-            into.gpu_count = len(self.gpus)
-            for slot, values in zip(into.gpu, self.gpus, strict=False):
-                slot.total, slot.used, slot.free, slot.peak, slot.valid = values
-                slot.headroom = slot.free + GIB
-            into.alerts = 3
-            return self.code
+    def struct_call(self, function: str, monitor: int, struct: Any) -> Any:
+        return {"ac_stats_read": partial(self._fill, struct), "ac_step_put": partial(self._take, struct)}[function]
 
-        return refresh
+    def _fill(self, stats: Any) -> int:
+        stats.samples += 1
+        stats.errors, stats.unix_nanos = 2, 1_500_000_000
+        stats.host_total, stats.host_used, stats.host_peak = self.host
+        stats.gpu_count = len(self.gpus)
+        for slot, values in zip(stats.gpu, self.gpus, strict=False):
+            slot.total, slot.used, slot.free, slot.peak, slot.valid = values
+            slot.headroom = slot.free + GIB
+        stats.alerts = 3
+        return self.code
 
-    def putter(self, monitor: int, step: Any) -> Any:
-        def put() -> int:
-            self.steps.append({name: getattr(step, name) for name, _ in step._fields_})
-            return self.code
-
-        return put
+    def _take(self, step: Any) -> int:
+        self.steps.append({name: getattr(step, name) for name, _ in step._fields_})
+        return self.code
 
     def ops(self) -> list[str]:
         return [op for op, _ in self.calls]
@@ -70,8 +68,7 @@ class FakeLibrary:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLibrary]:
     library = FakeLibrary([(10 * GIB, 9 * GIB, GIB, 9 * GIB, 1), (10 * GIB, 2 * GIB, 8 * GIB, 3 * GIB, 1)])
     monkeypatch.setattr(native, "call", library.call)
-    monkeypatch.setattr(native, "stats_reader", library.reader)
-    monkeypatch.setattr(native, "step_putter", library.putter)
+    monkeypatch.setattr(native, "struct_call", library.struct_call)
     yield library
     gc.collect()  # finalizers while the fake is still in place
 

@@ -19,10 +19,9 @@ from transformers import Trainer, TrainingArguments
 
 from asrconfig_go.__main__ import main
 from asrconfig_go.benchmark import blocks, runner
-from asrconfig_go.benchmark.benchmark_result import Watch
 from asrconfig_go.guard import attach
 from asrconfig_go.predict import MemoryModel, calibrate, find_max_batch_size
-from asrconfig_go.watch import report
+from asrconfig_go.watch import MemoryMonitor, report
 from cuda_tests.ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
 from cuda_tests.plans import ALLOC_CONF, settle
 
@@ -202,13 +201,12 @@ def fine_tuned(folder: str) -> dict[str, Any]:
     }
 
 
-class _SettledWatch(Watch):
+class _SettledMonitor(MemoryMonitor):
     """Lets each optimizer step end behind a reading that began when its memory was reserved, however short it is."""
 
     def __init__(self) -> None:
         super().__init__()
-        if (monitor := self._monitor) is not None:
-            register_optimizer_step_post_hook(lambda *_: settle(monitor))
+        register_optimizer_step_post_hook(lambda *_: settle(self))
 
 
 def benchmarked(folder: str) -> dict[str, Any]:
@@ -225,7 +223,7 @@ def benchmarked(folder: str) -> dict[str, Any]:
         free()
 
     vars(blocks)["free_memory"] = counting
-    vars(runner)["Watch"] = _SettledWatch
+    vars(runner)["MemoryMonitor"] = _SettledMonitor
     told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
     with contextlib.redirect_stdout(io.StringIO()) as printed, Values():
         status = main([*told.split(), "--sweep", "none", "--no-loader", "--json"])
