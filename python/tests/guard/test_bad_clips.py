@@ -21,8 +21,8 @@ from asrconfig_go.guard.optimizer_step import LEAST
 from asrconfig_go.guard.saved_batch import MOST_FOLDERS, read_batch
 from asrconfig_go.predict import StepSampler
 from asrconfig_go.train import use_batches
-from bad_clip_runs import BAD, NamedClips, bad_trainer, flat
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
+from bad_clip_runs import BAD, NamedClips, bad_trainer
+from tiny_training import OUT_OF_MEMORY, Regression, flat, tiny_trainer
 from uneven_clips import Run
 
 SKIP: dict[str, Any] = {"bad_clips": "skip"}
@@ -48,14 +48,21 @@ def test_the_bad_clip_of_a_window_is_named(tmp_path: Path, kind: str, damage: st
     assert clip.name in repr(guard)
 
 
-@pytest.mark.parametrize("kind", ["ctc mean", "ctc sum", "whisper"])
-def test_a_training_that_skips_the_clip_is_one_without_it(tmp_path: Path, kind: str) -> None:
-    trainer = bad_trainer(tmp_path, kind, num_train_epochs=2)
+@pytest.mark.parametrize(
+    ("kind", "damage", "seed"),
+    [(kind, "nan", 42) for kind in ("ctc mean", "ctc sum", "whisper")] + [("whisper", "labels", n) for n in (0, 1, 3)],
+)
+def test_a_training_that_skips_the_clip_is_one_without_it(tmp_path: Path, kind: str, damage: str, seed: int) -> None:
+    """In the first batch of a window and in the second, whose first is computed again; labels raise an error."""
+    settings: dict[str, Any] = {"num_train_epochs": 2, "seed": seed}
+    trainer = bad_trainer(tmp_path, kind, damage, **settings)
     start = flat(trainer.model)
     guard = attach(trainer, **SKIP)
     trainer.train()
+    what = "error" if damage == "labels" else "loss"
+    assert [(batch.what, batch.done) for batch in guard.bad_batches] == [(what, "left out")] * 2
     assert guard.bad_clips == 2, "once an epoch"
-    calm = bad_trainer(tmp_path, kind, drop=(BAD,), num_train_epochs=2)
+    calm = bad_trainer(tmp_path, kind, damage, drop=(BAD,), **settings)
     attach(calm)
     calm.train()
     wanted = flat(calm.model)
@@ -94,11 +101,19 @@ def test_reporting_leaves_the_training_the_trainers(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("bad-batch*")] == ["bad-batch"]
 
 
-def test_raising_names_the_clip_before_weights_change(tmp_path: Path) -> None:
-    trainer = bad_trainer(tmp_path, num_train_epochs=1)
+@pytest.mark.parametrize(
+    ("kind", "damage", "why"),
+    [
+        ("ctc mean", "nan", "its loss is nan"),
+        ("whisper", "labels", "it raises ValueError: Labels' sequence length 100"),
+    ],
+)
+def test_raising_names_the_clip_before_weights_change(tmp_path: Path, kind: str, damage: str, why: str) -> None:
+    trainer = bad_trainer(tmp_path, kind, damage)
     attach(trainer, bad_clips="raise")
-    with pytest.raises(BadClipError, match=r"row 5 clips/5\.wav.*'text 5': its loss is nan"):
+    with pytest.raises(BadClipError, match=rf"row {BAD} clips/{BAD}\.wav.*'text {BAD}': {why}") as caught:
         trainer.train()
+    assert isinstance(caught.value.__cause__, ValueError if damage == "labels" else type(None))
     assert torch.isfinite(flat(trainer.model)).all()
 
 

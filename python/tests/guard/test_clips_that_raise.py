@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.guard import BadClipError, attach, guarded_step
+from asrconfig_go.guard import attach
 from asrconfig_go.guard.saved_batch import read_batch
 from asrconfig_go.train import replay_batch
-from bad_clip_runs import BAD, bad_trainer, flat
-from tiny_training import Points, Regression, tiny_trainer
+from bad_clip_runs import BAD, bad_trainer
+from tiny_training import Regression, flat, tiny_trainer
 
-NAMED = rf"row {BAD} clips/{BAD}\.wav.*'text {BAD}': it raises ValueError: Labels' sequence length 100"
 Asked = Any  # asks whether a batch is refused: by its indices and whether the model trains
 
 
@@ -68,33 +67,6 @@ def test_a_text_that_is_too_long_for_the_decoder_is_named_in_the_models_error(tm
         assert str(batch) in notes(caught.value)
     saved, _, _ = read_batch(batch.folder)
     assert saved.what == "error" and saved.error.startswith("Labels' sequence length 100")
-
-
-def test_raising_names_it_in_an_error_of_its_own(tmp_path: Path) -> None:
-    trainer = bad_trainer(tmp_path, "whisper", "labels")
-    attach(trainer, bad_clips="raise")
-    with pytest.raises(BadClipError, match=NAMED) as caught:
-        trainer.train()
-    assert isinstance(caught.value.__cause__, ValueError)
-
-
-@pytest.mark.parametrize("seed", [0, 1, 3])
-def test_a_training_that_skips_it_is_one_without_it(tmp_path: Path, seed: int) -> None:
-    """In the first batch of a window and in the second, whose first is computed again."""
-    settings: dict[str, Any] = {"num_train_epochs": 2, "seed": seed}
-    trainer = bad_trainer(tmp_path, "whisper", "labels", **settings)
-    start = flat(trainer.model)
-    guard = attach(trainer, bad_clips="skip")
-    trainer.train()
-    assert [(batch.what, batch.done) for batch in guard.bad_batches] == [("error", "left out")] * 2
-    assert guard.bad_clips == 2, "once an epoch"
-    calm = bad_trainer(tmp_path, "whisper", "labels", drop=(BAD,), **settings)
-    attach(calm)
-    calm.train()
-    wanted = flat(calm.model)
-    assert float((flat(trainer.model) - wanted).norm() / (wanted - start).norm()) < 1e-5
-    losses = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (trainer, calm)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_its_replay_names_it(tmp_path: Path) -> None:
@@ -209,37 +181,3 @@ def test_a_window_of_which_nothing_is_left_raises_the_models_error(tmp_path: Pat
     with pytest.raises(IndexError):
         trainer.train()
     assert guard.bad_batches[-1].done == "raised"
-
-
-@pytest.mark.parametrize("kind", [dict, tuple])
-@pytest.mark.parametrize("policy", ["report", "raise", "skip"])
-def test_a_loop_of_ones_own(tmp_path: Path, kind: type, policy: Any) -> None:
-    points = Points(8)
-    batches: list[Any] = [(points.x[at : at + 4], points.y[at : at + 4], torch.arange(at, at + 4)) for at in (0, 4)]
-
-    def trained(batches: list[Any], **options: Any) -> Any:
-        torch.manual_seed(0)
-        model = Choosy(has_bad)
-
-        def loss_fn(model: Any, batch: Any) -> Any:
-            x, y, index = batch.values() if isinstance(batch, dict) else batch
-            return model(x, y, index)["loss"]
-
-        step = guarded_step(
-            model, torch.optim.SGD(model.parameters(), lr=0.1), loss_fn, bad_clips=policy, output_dir=tmp_path
-        )
-        for batch in batches:
-            step(dict(zip(("x", "labels", "index"), batch, strict=True)) if kind is dict else batch)
-        return step, model
-
-    if policy != "skip":
-        with pytest.raises(BadClipError if policy == "raise" else IndexError):
-            trained(batches)
-        saved, _, _ = read_batch(tmp_path / "bad-batch")
-        assert [clip.why for clip in saved.clips] == ["", "it raises IndexError: index out of range in self", "", ""]
-        return
-    step, model = trained(batches)
-    assert step.skipped == 1 and step.bad_batches[0].done == "left out"
-    remaining = [0, 2, 3]
-    _, calm = trained([batches[0], tuple(entry[remaining] for entry in batches[1])])
-    torch.testing.assert_close(flat(model), flat(calm), rtol=1e-6, atol=1e-7)

@@ -14,7 +14,7 @@ from transformers import Trainer
 from asrconfig_go._core.training_session import session_of
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard import attach
-from tiny_training import Regression, notes_of, running_short, tiny_trainer
+from tiny_training import Regression, apart, flat, notes_of, running_short, tiny_trainer
 
 
 class Regularised(Trainer):  # type: ignore[misc]
@@ -93,18 +93,9 @@ def run(
     shape = {"per_device_train_batch_size": 8, "optim": "sgd", "max_grad_norm": 0.0, **settings}
     trainer = tiny_trainer(output, trainer_class=kind, model=model, samples=32, **shape)
     trainer.guard = attach(trainer, **(options or {})) if guarded else None
-    trainer.start = weights(trainer)
+    trainer.start = flat(trainer.model)
     trainer.train()
     return trainer
-
-
-def weights(trainer: Any) -> Any:
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
-
-
-def apart(got: Any, wanted: Any) -> float:
-    """How far two runs ended apart, as a part of how far one went."""
-    return float((weights(got) - weights(wanted)).norm() / (weights(wanted) - wanted.start).norm())
 
 
 GIVEN = {"rule": "mean"}
@@ -151,7 +142,7 @@ def test_what_no_weight_mends_is_the_bare_trainer_s_while_nothing_fails(
         wanted = run(kind, tmp_path, guarded=False, **settings)
         with caplog.at_level(logging.WARNING, "asrconfig_go"):
             got = run(kind, tmp_path, **settings)
-        assert torch.equal(weights(got), weights(wanted))
+        assert torch.equal(flat(got.model), flat(wanted.model))
         assert not caplog.messages
 
 
@@ -199,7 +190,7 @@ def test_hooks_of_weights_are_looked_at_once_memory_runs_out(
     tmp_path: Path, hook: Any, reason: str, options: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = run(Trainer, tmp_path, hook=hook, guarded=False)
-    assert torch.equal(weights(run(Trainer, tmp_path, hook=hook, options=options)), weights(wanted))
+    assert torch.equal(flat(run(Trainer, tmp_path, hook=hook, options=options).model), flat(wanted.model))
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         run(Trainer, tmp_path, hook=hook, failures=9, options=options)
     message = f"the step of Trainer with Regression, whose weights have hooks that run in backward, {reason}"

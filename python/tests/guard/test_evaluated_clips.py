@@ -15,7 +15,8 @@ from asrconfig_go import ASRConfigManager
 from asrconfig_go.guard import attach, evaluation
 from asrconfig_go.guard.saved_batch import read_batch
 from asrconfig_go.watch import AdaptiveMemoryCallback
-from bad_clip_runs import BAD, NamedClips, bad_trainer, flat
+from bad_clip_runs import BAD, NamedClips, bad_trainer
+from tiny_training import flat
 
 EACH_STEP: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
 BEST: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "load_best_model_at_end": True}

@@ -12,7 +12,7 @@ from transformers import Trainer, TrainingArguments
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError
 from asrconfig_go.guard import attach
 from speech_models import MODELS, Clips, gradient, made_own
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
+from tiny_training import OUT_OF_MEMORY, flat, tiny_trainer
 
 RULES = {
     "ctc mean": "mean",
@@ -25,10 +25,6 @@ RULES = {
 RATES = {
     "ctc sum": 1e-4
 }  # a sum over samples is large: at other models' rates it is tossed about, and rounding with it
-
-
-def weights(model: Any) -> Any:
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 class Hungry:
@@ -70,7 +66,7 @@ def trained(
     """``own`` makes the model's class one that no table knows, whose loss clips of unequal texts show."""
     torch.manual_seed(0)
     model = made_own(MODELS[kind]()) if own else MODELS[kind]()
-    start = weights(model)
+    start = flat(model)
     appetite = Hungry(model, *hungry) if hungry else None
     arguments: dict[str, Any] = {
         "per_device_train_batch_size": 8,
@@ -89,7 +85,7 @@ def trained(
     trainer = Trainer(model, TrainingArguments(str(output), **arguments), train_dataset=Clips(kind, unequal=own))
     guard = attach(trainer) if guarded else None
     trainer.train()
-    return start, weights(model), trainer, guard, appetite
+    return start, flat(model), trainer, guard, appetite
 
 
 @pytest.mark.parametrize("kind", list(RULES))
@@ -166,34 +162,6 @@ def test_a_loss_that_no_table_knows_is_measured_once_memory_runs_out(
     assert appetite.seen.count(5) == 1
 
 
-def test_the_order_of_later_epochs_does_not_depend_on_ooms(tmp_path: Path) -> None:
-    """Though the model draws from the generator that the order is drawn from, more often in smaller pieces."""
-
-    def run(failing: bool) -> Any:
-        torch.manual_seed(0)
-        model = Regression(dropout=0.3)
-        failing_sizes = [4, 2] if failing else []
-
-        def fail(module: Any, args: Any, kwargs: Any) -> None:
-            if [len(kwargs["x"])] == failing_sizes[:1]:
-                failing_sizes.pop(0)
-                raise RuntimeError(OUT_OF_MEMORY)
-
-        model.register_forward_pre_hook(fail, with_kwargs=True)
-        trainer = tiny_trainer(tmp_path, model=model, gradient_accumulation_steps=2, num_train_epochs=3)
-        guard = attach(trainer)
-        trainer.train()
-        return [i for batch in model.seen for i in batch], guard
-
-    calm, _ = run(failing=False)
-    order, guard = run(failing=True)
-    assert [e.micro_batch_after for e in guard.events] == [2, 1]
-    assert len(calm) == 48
-    assert order == calm, "what failed attempts had noted is put back"
-    assert sorted(calm[16:32]) == list(range(16))
-    assert calm[:16] != calm[16:32]
-
-
 @pytest.mark.parametrize("kind", list(RULES))
 def test_evaluation_in_pieces_gives_the_same(tmp_path: Path, kind: str) -> None:
     def evaluated(failing: bool) -> Any:
@@ -229,15 +197,6 @@ def _arrays(predictions: Any) -> list[Any]:
     return list(predictions) if isinstance(predictions, tuple) else [predictions]
 
 
-def test_giving_up_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(
-        InfeasiblePlanError, match=r"step 0 \(training\) ran out of GPU memory: CUDA out of memory"
-    ) as caught:
-        trained("ctc mean", tmp_path, hungry=("forward", 0, 99))
-    assert "micro-batch is 1 already" in str(caught.value) or "retries are used up" in str(caught.value)
-    assert isinstance(caught.value.__cause__, torch.cuda.OutOfMemoryError)
-
-
 @pytest.mark.parametrize("place", ["forward", "backward"])
 def test_one_sample_is_computed_once_more(tmp_path: Path, place: str) -> None:
     """What was in the way may be gone; it is given up when it is not."""
@@ -248,22 +207,10 @@ def test_one_sample_is_computed_once_more(tmp_path: Path, place: str) -> None:
     assert trainer.state.global_step == 8
     assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(1, 1)]
     assert "once more" in str(guard.events[0])
-    with pytest.raises(InfeasiblePlanError, match="micro-batch is 1 already"):
+    message = r"step 0 \(training\) ran out of GPU memory: CUDA out of memory[\s\S]*micro-batch is 1 already"
+    with pytest.raises(InfeasiblePlanError, match=message) as caught:
         trained("ctc mean", tmp_path, hungry=(place, 0, 2), **settings)
-
-
-def test_other_errors_pass_unchanged(tmp_path: Path) -> None:
-    model = Regression()
-
-    def fail(*_: Any) -> None:
-        raise KeyError("mine")
-
-    model.fail = fail
-    trainer = tiny_trainer(tmp_path, model=model)
-    guard = attach(trainer)
-    with pytest.raises(KeyError, match="mine"):
-        trainer.train()
-    assert not guard.events
+    assert isinstance(caught.value.__cause__, torch.cuda.OutOfMemoryError)
 
 
 def test_attach_is_idempotent_and_detach_leaves_nothing(tmp_path: Path) -> None:

@@ -217,19 +217,6 @@ def test_a_patch_from_before_comes_back(tmp_path: Path) -> None:
     assert trainer.training_step is mine
 
 
-def test_layers_that_look_across_the_batch_are_named_where_they_keep_it_from_being_split(tmp_path: Path) -> None:
-    model = Regression()
-    model.norm = torch.nn.BatchNorm1d(8)
-    guard = attach(tiny_trainer(tmp_path, model=model), rule="mean", overhead_s=1.0)
-    assert not guard.notes
-    guard.trainer.train()
-    (note,) = guard.notes
-    assert "batches are not split, as that would change the result: norm of the model normalise over the clips" in note
-    assert "split_batch_statistics=True" in note
-    assert "note: batches are not split" in repr(guard)
-    assert set(map(len, model.seen)) == {4}
-
-
 def test_processes_that_share_each_step_keep_the_weights_and_raise(tmp_path: Path) -> None:
     sizes, trainer = [], tiny_trainer(tmp_path, gradient_accumulation_steps=2)
     guard = attach(trainer, micro_batch=1, rule="mean")

@@ -22,22 +22,6 @@ OutOfMemory = torch.cuda.OutOfMemoryError
 # What a loss divides by.
 
 
-def contrastive(model: Any, batch: Any) -> Any:
-    """Each clip against the mean of its batch: no sum over its clips."""
-    logits = model(batch["x"], batch["word"])
-    if len(logits) > 4:
-        raise OutOfMemory(OUT_OF_MEMORY)
-    return (logits - logits.mean(0)).square().mean()
-
-
-def test_a_loss_without_a_rule_keeps_its_error(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(OutOfMemory) as caught:
-        guarded(Setting(), batches(2), contrastive)
-    assert "no rule makes of those of its parts" in notes_of(caught.value, caplog.text)
-    hint = 'pass rule="mean", "token_mean", "sum" or a function from a batch to a number: what its loss divides by'
-    assert hint in notes_of(caught.value, caplog.text)
-
-
 CLASS_WEIGHTS = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
 
 

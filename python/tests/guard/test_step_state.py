@@ -139,6 +139,11 @@ def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: P
         run(tmp_path, Normalised, **GIVEN)
     cut = run(tmp_path, Normalised, micro_batch=4, rule="mean", split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
+    whole = run(tmp_path, Normalised, rule="mean", overhead_s=1.0)
+    (note,) = whole.guard.notes
+    assert "batches are not split, as that would change the result: norm of the model normalise over the clips" in note
+    assert "split_batch_statistics=True" in note and "note: batches are not split" in repr(whole.guard)
+    assert {len(batch) for batch in whole.model.seen} == {8}
 
 
 def test_an_average_of_batches_that_a_model_keeps_is_found_out_before_it_is_cut(
@@ -285,25 +290,28 @@ def test_a_training_in_which_nothing_fails_is_that_of_the_bare_trainer(tmp_path:
     assert runs[0].model.seen[:4] != runs[0].model.seen[4:8]
 
 
-def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) -> None:
-    """Though they are drawn from the generator that layer drop draws from, in every micro-batch of a cut step."""
+class Layered(Regression):
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+        factor = float(torch.rand(())) if self.training else 1.0  # as layer drop draws, whatever the batch's size
+        output = super().forward(x, labels, index)
+        return output if factor > 0 else {}
 
-    class Layered(Regression):
-        def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
-            factor = float(torch.rand(())) if self.training else 1.0  # as layer drop draws, whatever the batch's size
-            output = super().forward(x, labels, index)
-            return output if factor > 0 else {}
+
+@pytest.mark.parametrize(("model", "kind"), [(Layered, Shuffling), (Drawing, Trainer)])
+def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path, model: Any, kind: Any) -> None:
+    """Though they are drawn from the generator that the model draws from, in every micro-batch of a cut step."""
 
     def orders(**options: Any) -> Any:
-        trainer = run(tmp_path, Layered, kind=Shuffling, settings={"num_train_epochs": 3}, **options)
+        trainer = run(tmp_path, model, kind=kind, settings={"num_train_epochs": 3}, **options)
         indices = [i for batch in trainer.model.seen for i in batch]
         return indices[-64:], trainer
 
     calm, wanted = orders(guarded=False)
     cut, got = orders(failures=3)
     assert events(got) == [("training", 8, 4), ("training", 4, 2)]
-    assert cut == calm
-    assert_same(got, wanted)
+    assert cut == calm and calm[:32] != calm[32:]
+    if model is Layered:
+        assert_same(got, wanted)
 
 
 class Numbered(torch.optim.SGD):  # type: ignore[misc]

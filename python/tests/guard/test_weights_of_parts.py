@@ -74,25 +74,12 @@ class Own(Regression):
         if self.kind == "clips that count":
             weights = 1 + index % 3
             return (rows * weights).sum() / weights.sum()
-        return {"sum": rows.sum(), "mean": rows.mean(), "contrastive": torch.logsumexp(rows, 0)}[self.kind]
+        return rows.mean() if self.kind == "mean" else torch.logsumexp(rows, 0)
 
 
-def own(output: Path, kind: str, fits: int, **settings: Any) -> Any:
+def own(output: Path, kind: str, fits: int) -> Any:
     torch.manual_seed(0)
-    return tiny_trainer(output, model=Own(kind, fits), per_device_eval_batch_size=4, **settings)
-
-
-@pytest.mark.parametrize("kind", ["mean", "sum"])
-def test_the_rule_is_found_from_gradients_once_memory_has_run_out(tmp_path: Path, kind: str) -> None:
-    calm = own(tmp_path, kind, 4)
-    calm.train()
-    trainer = own(tmp_path, kind, 2)
-    guard = attach(trainer)
-    assert guard.rule is None, "nothing is measured before"
-    trainer.train()
-    assert guard.rule == kind and [event.place for event in guard.events] == ["training"]
-    for got, wanted in zip(trainer.model.parameters(), calm.model.parameters(), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+    return tiny_trainer(output, model=Own(kind, fits), per_device_eval_batch_size=4)
 
 
 @pytest.mark.parametrize("kind", ["contrastive", "clips that count"])
@@ -109,27 +96,9 @@ def test_a_loss_that_no_rule_fits_is_not_split(tmp_path: Path, kind: str) -> Non
         )
 
 
-def test_a_function_from_a_batch_weights_what_no_rule_fits(tmp_path: Path) -> None:
-    calm = own(tmp_path, "clips that count", 4)
-    calm.train()
-    trainer = own(tmp_path, "clips that count", 2)
-    guard = attach(trainer, rule=lambda part: int((1 + part["index"] % 3).sum()))
-    trainer.train()
-    assert guard.rule == "given" and guard.events
-    for got, wanted in zip(trainer.model.parameters(), calm.model.parameters(), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("rule", ["mean", None])
-def test_a_given_rule_is_taken_in_evaluation_where_none_fits(tmp_path: Path, rule: Any) -> None:
+def test_a_given_rule_is_taken_in_evaluation_where_none_fits(tmp_path: Path) -> None:
     trainer = own(tmp_path, "contrastive", 2)
-    guard = attach(trainer, rule=rule)
-    if rule is None:
-        with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
-            trainer.evaluate()
-        if hasattr(caught.value, "__notes__"):
-            assert "is not made of those of its parts" in " ".join(caught.value.__notes__)
-        return
+    guard = attach(trainer, rule="mean")
     loss = trainer.evaluate()["eval_loss"]
     trainer.model.eval()
     data = trainer.eval_dataset

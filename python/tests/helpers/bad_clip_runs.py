@@ -79,8 +79,3 @@ def bad_trainer(output: Path, kind: str = "ctc mean", damage: str = "nan", **set
         eval_dataset=evaluation,
         data_collator=collate,
     )
-
-
-def flat(model: Any) -> Any:
-    """All weights."""
-    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])

@@ -35,6 +35,17 @@ def running_short(times: int, most: int, after: int = 0, error: Exception | None
     return fail
 
 
+def flat(model: Any) -> Any:
+    """A copy of all weights."""
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+
+
+def apart(got: Any, wanted: Any) -> float:
+    """How far the weights of two trainers are from each other, of the way that those of ``wanted`` went from start."""
+    end = flat(wanted.model)
+    return float((flat(got.model) - end).norm() / (end - wanted.start).norm())
+
+
 def notes_of(error: BaseException, log: str) -> str:
     """What was added to an error; Python 3.10 has no notes, so it is logged."""
     return "\n".join([*getattr(error, "__notes__", ()), log])
