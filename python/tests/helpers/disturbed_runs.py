@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.train.guarded_training import GuardedTraining
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
+from tiny_training import OUT_OF_MEMORY, Regression, flat, tiny_trainer
 
 OutOfMemory = torch.cuda.OutOfMemoryError
+SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
+
+
+class Stopped(Exception):
+    """Ends a process, as far as one test process can tell."""
 
 
 class Observer(TrainerCallback):  # type: ignore[misc]
@@ -92,8 +98,14 @@ def trained(output: Path, fail: Any = None, *, resume: Any = False, max_retries:
     return trainer
 
 
+def interrupted(output: Path, step: int, **settings: Any) -> None:
+    """A run that ends by an exception after so many steps, as far as checkpoints and the record go like a kill."""
+    with pytest.raises(Stopped):
+        trained(output, once_at(step, Stopped()), event="on_step_end", **{**SAVING, **settings})
+
+
 def weights(trainer: Any) -> Any:
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    return flat(trainer.model)
 
 
 def assert_same_run(disturbed: Any, whole: Any) -> None:

@@ -27,8 +27,6 @@ DOT = "\u0307"
         (None, f"i{DOT}zmir", "izmir"),
         ("de", "İ Straße ẞ", "i straße ß"),
         (None, "ΟΔΥΣΣΕΥΣ Σ", "οδυσσευς σ"),
-        ("lt", "Ìr Įj J\u0301 İ", f"i{DOT}\u0300r įj j{DOT}\u0301 i{DOT}"),
-        ("lithuanian", "RYTAS IR", "rytas ir"),
         (None, "Ìr", "ìr"),
         (None, f"I{DOT}\u0301", "í"),
         ("vi", "ĐƯỜNG ẾCH", "đường ếch"),
@@ -46,14 +44,8 @@ def test_a_letter_stays_one_letter_in_every_script() -> None:
 
 
 def test_codes_of_languages() -> None:
-    assert [language_code(n) for n in ("Turkish", "tr_TR", "TUR", "aze", "german", None)] == [
-        "tr",
-        "tr",
-        "tr",
-        "az",
-        "german",
-        "",
-    ]
+    codes = {"Turkish": "tr", "tr_TR": "tr", "TUR": "tr", "aze": "az", "german": "german", None: ""}
+    assert {name: language_code(name) for name in codes} == codes
 
 
 def speech(texts: list[str], **options: Any) -> Any:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import PretrainedConfig
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard.training_report import Change
 from asrconfig_go.plan.argument_check import BATCH_FIELDS
 from asrconfig_go.plan.training_arguments import REPORTED
-from asrconfig_go.train.resume import use_run_batch
-from disturbed_runs import assert_same_run, once_at, prepared, trained, weights
+from asrconfig_go.train.resume import check_model, model_record, use_run_batch
+from asrconfig_go.train.run_record import ModelRecord
+from disturbed_runs import SAVING, assert_same_run, interrupted, prepared, trained, weights
 from tiny_training import Regression, tiny_trainer
-
-SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
-
-
-class Stopped(Exception):
-    pass
-
-
-def interrupted(output: Path, step: int, **settings: Any) -> None:
-    with pytest.raises(Stopped):
-        trained(output, once_at(step, Stopped()), event="on_step_end", **{**SAVING, **settings})
 
 
 @pytest.mark.parametrize(
@@ -83,8 +75,6 @@ def test_settings_that_changed_on_the_way(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_the_model_s_config_is_compared(tmp_path: Path) -> None:
-    from transformers import PretrainedConfig
-
     def model(dropout: float) -> Any:
         torch.manual_seed(0)
         made = Regression()
@@ -194,23 +184,15 @@ def test_a_kept_batch_is_no_difference_from_the_plan(tmp_path: Path, caplog: pyt
 
 
 def test_another_vocabulary_is_named(tmp_path: Path) -> None:
-    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+    def record(words: int) -> ModelRecord:
+        model = Regression()
+        model.config = PretrainedConfig(vocab_size=words)
+        return model_record(model)
 
-    def model(words: int) -> Any:
-        return Wav2Vec2ForCTC(
-            Wav2Vec2Config(
-                vocab_size=words, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-                conv_dim=[8], conv_kernel=[10], conv_stride=[5], num_feat_extract_layers=1,
-                num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2,
-            )
-        )  # fmt: skip
-
-    from asrconfig_go.train.resume import check_model, model_record
-
-    before, now = model_record(model(32)), model_record(model(40))
-    check_model(before, model_record(model(32)), tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"Wav2Vec2ForCTC, 40 tokens.*the run's: Wav2Vec2ForCTC, 32 tokens"):
-        check_model(before, now, tmp_path)
+    check_model(record(32), record(32), tmp_path)
+    renamed = dataclasses.replace(record(40), shapes="")
+    with pytest.raises(InvalidArgumentError, match=r"Regression, 40 tokens.*the run's: Regression, 32 tokens"):
+        check_model(record(32), renamed, tmp_path)
 
 
 def test_model_init_and_the_same_settings_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

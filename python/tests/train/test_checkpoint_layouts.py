@@ -16,7 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.trainer_callback import TrainerState
 
 from asrconfig_go.train.checkpoints import incomplete, weight_files, write_checksums
-from disturbed_runs import once_at, trained, weights
+from disturbed_runs import SAVING, interrupted, trained, weights
 from tiny_training import Regression, tiny_trainer
 
 SHARD_BYTES = 200  # at most: the weights of Regression are in two shards then
@@ -286,14 +286,10 @@ def test_what_deepspeed_and_fsdp_save_in_folders(tmp_path: Path, folder: str) ->
     ids=["named adapters", "named adapter", "shards"],
 )
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, model: Callable[[], Any]) -> None:
-    settings: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
-    undisturbed = trained(tmp_path / "undisturbed", model=model(), **settings)
-    with pytest.raises(KeyboardInterrupt):
-        trained(
-            tmp_path / "run", once_at(8, KeyboardInterrupt()), event="on_step_end", model=model(), **settings  # type: ignore[arg-type]
-        )  # fmt: skip
+    undisturbed = trained(tmp_path / "undisturbed", model=model(), **SAVING)
+    interrupted(tmp_path / "run", 8, model=model())
     assert not (tmp_path / "run" / "checkpoint-6" / "model.safetensors").exists()
-    resumed = trained(tmp_path / "run", resume=True, model=model(), **settings)
+    resumed = trained(tmp_path / "run", resume=True, model=model(), **SAVING)
     assert resumed.report.resumed_from == str(tmp_path / "run" / "checkpoint-6")
     assert min(resumed.seen.samples) == 7
     assert torch.equal(weights(resumed), weights(undisturbed))

@@ -18,7 +18,19 @@ from transformers.trainer_callback import TrainerCallback
 from asrconfig_go.train import guarded_training
 from asrconfig_go.train.guarded_training import GuardedTraining
 from asrconfig_go.train.trainer_reset import CALLBACKS_FILE
-from disturbed_runs import Failing, OutOfMemory, assert_same_run, limits, once_at, prepared, sizes, trained, weights
+from disturbed_runs import (
+    SAVING,
+    Failing,
+    OutOfMemory,
+    assert_same_run,
+    interrupted,
+    limits,
+    once_at,
+    prepared,
+    sizes,
+    trained,
+    weights,
+)
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
@@ -31,65 +43,40 @@ def test_checkpoints_of_an_earlier_run_are_not_continued_from(tmp_path: Path) ->
     assert disturbed.report.recomputed_steps == 1
 
 
-def test_a_resumed_run_goes_on_from_the_checkpoint_that_it_was_given(tmp_path: Path) -> None:
-    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 5}
-    undisturbed = trained(tmp_path / "whole", **saving)
-    trained(tmp_path / "run", **saving)
-    for resume in (True, str(tmp_path / "run" / "checkpoint-5")):
-        if resume is True:
-            for later in ("checkpoint-10", "checkpoint-12"):
-                (tmp_path / "run" / later).rename(tmp_path / f"{later}-aside")
-        torch.manual_seed(1)  # other initial weights, which must not come back
-        disturbed = trained(tmp_path / "run", once_at(3), resume=resume, model=Regression(), **saving)
-        assert disturbed.seen.begins == 2
-        assert min(disturbed.seen.samples) == 6
-        assert disturbed.seen.samples == {s: i for s, i in undisturbed.seen.samples.items() if s > 5}
-        assert torch.allclose(weights(disturbed), weights(undisturbed), atol=1e-6)
+class Halfway(torch.optim.SGD):  # type: ignore[misc]
+    """Has updated its first weight when memory runs out."""
+
+    fail: Any = None
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            if self.fail:
+                self.fail()
+        except OutOfMemory:
+            first = self.param_groups[0]["params"][0]
+            with torch.no_grad():
+                first.sub_(first.grad)
+            raise
+        super().step(*args, **kwargs)
 
 
-def test_a_given_optimizer_and_scheduler_start_again(tmp_path: Path) -> None:
-    def run(output: Path, fail: Any = None, **settings: Any) -> Any:
+@pytest.mark.parametrize("settings", [{}, {"save_strategy": "steps", "save_steps": 4}])
+@pytest.mark.parametrize("halfway", [False, True])
+def test_a_given_optimizer_and_scheduler_start_again(tmp_path: Path, settings: dict[str, Any], halfway: bool) -> None:
+    """Also where the optimizer's step was half done."""
+
+    def run(output: Path, fail: Any = None) -> Any:
         torch.manual_seed(0)
         model = Regression()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        optimizer = Halfway(model.parameters(), lr=0.1, momentum=0.9)
+        if halfway:
+            optimizer.fail, fail = fail, None
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
         trainer = trained(output, fail, model=model, optimizers=(optimizer, scheduler), **settings)
         assert getattr(trainer.optimizer, "optimizer", trainer.optimizer) is optimizer
         return trainer
 
-    several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
-    for settings in several:
-        undisturbed = run(tmp_path / "whole", **settings)
-        assert_same_run(run(tmp_path / "run", once_at(6), **settings), undisturbed)
-
-
-def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
-    class Halfway(torch.optim.SGD):  # type: ignore[misc]
-        fail: Any = None
-
-        def step(self, *args: Any, **kwargs: Any) -> None:
-            try:
-                if self.fail:
-                    self.fail()
-            except OutOfMemory:
-                first = self.param_groups[0]["params"][0]
-                with torch.no_grad():
-                    first.sub_(first.grad)
-                raise
-            super().step(*args, **kwargs)
-
-    def run(output: Path, fail: Any = None, **settings: Any) -> Any:
-        torch.manual_seed(0)
-        model = Regression()
-        optimizer = Halfway(model.parameters(), lr=0.1)
-        optimizer.fail = fail
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
-        return trained(output, model=model, optimizers=(optimizer, scheduler), **settings)
-
-    several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
-    for settings in several:
-        undisturbed = run(tmp_path / "whole", **settings)
-        assert_same_run(run(tmp_path / "run", once_at(6), **settings), undisturbed)
+    assert_same_run(run(tmp_path / "run", once_at(6)), run(tmp_path / "whole"))
 
 
 def test_model_init_makes_the_model_anew(tmp_path: Path) -> None:
@@ -201,27 +188,6 @@ def test_the_accelerator_is_made_anew(tmp_path: Path) -> None:
     assert limits(trainer) == [(16, 8)]
 
 
-def test_the_initial_state_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """A folder that others can write to: a name that they took for the temporary file is not opened."""
-    from asrconfig_go.train.trainer_reset import InitialState
-
-    folder, mine = tmp_path / "run", tmp_path / "notes.txt"
-    folder.mkdir()
-    mine.write_text("mine")
-    (folder / "initial-state.part").symlink_to(mine)
-    state = InitialState(tiny_trainer(tmp_path / "out"), folder)
-    state.keep()
-    assert state.kept and (folder / "initial-state.pt").is_file()
-    assert mine.read_text() == "mine"
-
-
-SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
-
-
-class Stopped(Exception):
-    pass
-
-
 class Averaged(TrainerCallback):  # type: ignore[misc]
     """Holds an average of the weights, and cannot tell it."""
 
@@ -278,8 +244,7 @@ def test_a_restart_puts_it_back(tmp_path: Path, saving: dict[str, Any]) -> None:
 
 def test_a_resumed_run_has_it_too(tmp_path: Path) -> None:
     undisturbed = trained(tmp_path / "whole", callbacks=[Saved()], **SAVING)
-    with pytest.raises(Stopped):
-        trained(tmp_path / "run", once_at(8, Stopped()), event="on_step_end", callbacks=[Saved()], **SAVING)
+    interrupted(tmp_path / "run", 8, callbacks=[Saved()])
     assert (tmp_path / "run" / "checkpoint-6" / CALLBACKS_FILE).is_file()
     resumed = trained(tmp_path / "run", resume=True, callbacks=[Saved()], **SAVING)
     assert torch.allclose(average(resumed), average(undisturbed), atol=1e-6)
@@ -289,8 +254,6 @@ def test_a_resumed_run_has_it_too(tmp_path: Path) -> None:
 def test_what_cannot_be_put_back_is_named_before_and_ends_the_training(
     tmp_path: Path, callback: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from asrconfig_go.train.guarded_training import GuardedTraining
-
     trainer = prepared(tmp_path, once_at(6), **SAVING)
     added = callback(trainer)
     trainer.add_callback(added)
