@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,17 +58,6 @@ def test_a_device_is_written_to(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         write_whole(tmp_path / "full", b"x")
     assert Path("/dev/full").is_char_device()
-
-
-def test_what_is_neither_file_nor_stream_is_not_replaced(tmp_path: Path) -> None:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "s"))
-    with pytest.raises(OSError, match="Not a regular file"):
-        write_whole(tmp_path / "s", b"x")
-    assert (tmp_path / "s").is_socket()
-    listener.close()
-    with pytest.raises(IsADirectoryError):
-        write_whole(tmp_path, b"x")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import get_args
 
@@ -18,18 +17,7 @@ from asrconfig_go._core import _layout, native
 from asrconfig_go._core.declared import StepKind
 from asrconfig_go.watch import MemoryMonitor
 from locations import REPOSITORY
-
-
-def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own: what it does to the library must not reach the other tests."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment},
-        check=False,
-    )
+from own_process import run
 
 
 def test_import_loads_neither_library_nor_torch() -> None:

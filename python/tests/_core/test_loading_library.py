@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import textwrap
 
 import pytest
 from conftest import WavMaker
 
+from own_process import run
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("mib", [64, 600, 1600])

@@ -5,24 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locations import REPOSITORY
+from own_process import run
 
 SOURCE = REPOSITORY / "core" / "hardware" / "testdata" / "fake_nvml.c"
-
-
-def run(code: str, timeout: float = 120) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def detected(machine: str, folder: Path) -> dict[str, Any]:
@@ -33,17 +24,17 @@ def detected(machine: str, folder: Path) -> dict[str, Any]:
     library = folder / "libnvidia-ml.so.1"
     command = [compiler, "-shared", "-fPIC", f"-DMACHINE_{machine}", "-o", str(library), str(SOURCE)]
     subprocess.run(command, check=True, timeout=60)
-    hardware: dict[str, Any] = json.loads(
-        run(f"""
-            import json
-            from asrconfig_go import MemoryMonitor
-            from asrconfig_go._core import native
-            found = native.call("hardware.detect", {{"library_path": {str(library)!r}}})
-            with MemoryMonitor(10, library_path={str(library)!r}) as monitor:
-                found["shares"] = [gpu.fraction for gpu in monitor.read().gpus]
-            print(json.dumps(found))
-        """)
-    )
+    done = run(f"""
+        import json
+        from asrconfig_go import MemoryMonitor
+        from asrconfig_go._core import native
+        found = native.call("hardware.detect", {{"library_path": {str(library)!r}}})
+        with MemoryMonitor(10, library_path={str(library)!r}) as monitor:
+            found["shares"] = [gpu.fraction for gpu in monitor.read().gpus]
+        print(json.dumps(found))
+    """)
+    assert done.returncode == 0, done.stderr
+    hardware: dict[str, Any] = json.loads(done.stdout)
     return hardware
 
 
@@ -70,7 +61,7 @@ def test_recorded_machines(tmp_path: Path, machine: str, names: list[str], mib: 
 def test_data_loader_workers_beside_a_monitor() -> None:
     """Fifty epochs with forked workers while the sampler runs, and none hangs; a worker that calls in is refused."""
     pytest.importorskip("torch")
-    printed = run(
+    done = run(
         """
         import torch
         from torch.utils.data import DataLoader, Dataset
@@ -101,4 +92,4 @@ def test_data_loader_workers_beside_a_monitor() -> None:
         """,
         timeout=300,
     )
-    assert printed.strip() == "samples grew True refused 8"
+    assert done.stdout.strip() == "samples grew True refused 8", done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import json
 import math
@@ -28,7 +27,7 @@ from asrconfig_go.benchmark.benchmark_clips import draw, durations_of
 from asrconfig_go.benchmark.blocks import Bench, run_block
 from asrconfig_go.benchmark.request import default_side, original_side
 from asrconfig_go.benchmark.runner import LEARNING_STEPS
-from asrconfig_go.benchmark.sides import OPTIONS, Side
+from asrconfig_go.benchmark.sides import Side
 from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import build_processor
@@ -140,20 +139,8 @@ def test_without_a_gpu_its_figures_are_absent(outcome: BenchmarkResult) -> None:
     assert outcome.plan.readings.gpu_use is None and outcome.plan.peak_bytes is None and outcome.plan.queueing is None
     assert outcome.to_json()["plan"]["readings"]["gpu_use"] is None
     assert "GPU use" not in str(outcome) and "CPU use" in str(outcome)
-    assert outcome.cpu_speedup is not None and outcome.plan.cpu_use is not None and outcome.plan.cpu_use.median > 0
-
-
-def test_speedup_is_of_neighbouring_blocks(outcome: BenchmarkResult) -> None:
-    assert outcome.original is not None and outcome.speedup is not None
-    plan, original = [b.seconds for b in outcome.plan.blocks], [b.seconds for b in outcome.original.blocks]
-    beside = [(plan[i] + plan[i + 1]) / 2 for i in range(2)]
-    gains = [original[i] / beside[i] for i in range(2)]
-    assert [outcome.speedup.low, outcome.speedup.high] == pytest.approx(sorted(gains))
-    assert outcome.speedup.median == pytest.approx(sum(original) / sum(beside)) and outcome.speedup.count == 2
-    rates = [side.clips_per_s for side in (outcome.plan, outcome.original)]
-    assert rates[0] is not None and rates[1] is not None
-    assert outcome.speedup.median == pytest.approx(rates[0].median / rates[1].median, rel=1e-12)
     assert outcome.too_few_rounds and "too few rounds: 2 measured" in str(outcome)
+    assert outcome.cpu_speedup is not None and outcome.plan.cpu_use is not None and outcome.plan.cpu_use.median > 0
 
 
 def test_options_are_measured_or_say_why_not(outcome: BenchmarkResult) -> None:
@@ -183,14 +170,6 @@ def test_profiles_are_traces_of_the_steps(outcome: BenchmarkResult) -> None:
         assert any("ctc_loss" in n for n in names) and any("Backward" in n for n in names)
         assert sum(n.startswith("ProfilerStep#") for n in names) == 2
         assert any(n.startswith("Optimizer.step") for n in names)
-
-
-def test_the_result_can_be_shown_and_written(outcome: BenchmarkResult, tmp_path: Path) -> None:
-    assert json.loads(json.dumps(outcome.to_json(), allow_nan=False))["plan"]["clips"] == 2 * BATCH
-    outcome.to_csv(tmp_path / "b.csv")
-    outcome.to_html(tmp_path / "b.html")
-    assert "speedup" in (tmp_path / "b.csv").read_text()
-    assert outcome.headline in html.unescape((tmp_path / "b.html").read_text())
 
 
 def test_nothing_is_left_behind(digits: Digits, plan: ac.TrainingConfig, tmp_path: Path) -> None:
@@ -429,8 +408,3 @@ def test_a_collator_that_fails_is_told(digits: Digits, plan: ac.TrainingConfig) 
 
     with pytest.raises(InvalidArgumentError, match="KeyError: 'speech'"):
         benchmark_training(digits.model(), digits.clips, collator=collate, plan=plan, **QUICK)
-
-
-def test_all_options_have_names() -> None:
-    assert {"precision", "workers", "prefetch", "persistent", "pin", "compile", "cudnn_benchmark", "tf32",
-            "checkpointing", "attention"} <= set(OPTIONS)  # fmt: skip

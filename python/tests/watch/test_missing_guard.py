@@ -15,7 +15,6 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 import asrconfig_go as ac
-from asrconfig_go.watch.alerts import attach_hint
 from asrconfig_go.watch.watch_setup import without_guard
 from speech_models import gradient, wav2vec2
 from training_fixtures import make_plan
@@ -111,7 +110,3 @@ def test_processes_multiply_where_the_tokens_of_all_are_counted(tmp_path: Path) 
     assert "up to 2 times" in message
     Args.average_tokens_across_devices = False
     assert without_guard(Args, wav2vec2("mean"), None) == []
-
-
-def test_the_callback_alone_names_no_manager() -> None:
-    assert "manager" not in attach_hint(managed=False)

@@ -216,12 +216,6 @@ def watched(output: Path, epochs: int = 6, others: Sequence[Any] = (), **options
     return run, callback.times
 
 
-def test_a_training_on_the_cpu_is_not_measured(tmp_path: Path) -> None:
-    _, times = watched(tmp_path)
-    assert times.problem == "the time model has no rates for CPUs"
-    assert times.record is None and times.steps == ()
-
-
 def test_a_training_as_if_the_cpu_were_a_t4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_times, "_gpu_name", lambda: "Tesla T4")
     run, times = watched(tmp_path)
