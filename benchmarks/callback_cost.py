@@ -106,7 +106,7 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
         masked = median_cost(lambda: inputs._look(model, (), in_host_memory)) * 1e6
         costs.append(("reading lengths from a mask in host memory, more", masked - look, "us", None))
         costs.append(("scalars, with each log", median_cost(watch.scalars, 50, 20) * 1e6, "us", None))
-        watch.panel = Panel(lambda shown, display_id: Drawn())
+        watch.panel = Panel(lambda *_, **__: Drawn())
         display_us = median_cost(lambda: watch._show(5, 10**6, 1e9), 50, 20)
         costs.append(("notebook's panel, at most once a second", display_us * 1e6, "us", None))
         with tempfile.TemporaryDirectory() as folder:
@@ -118,8 +118,8 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
 class Drawn:
     """What a notebook's display gives; drawing it is the browser's."""
 
-    def update(self, content: Any) -> None:
-        content._repr_html_()
+    def update(self, content: Any, raw: bool) -> None:
+        """Nothing."""
 
 
 def measure(seconds: float) -> list[dict[str, Any]]:

@@ -94,6 +94,9 @@ var pythonClasses = map[string]pythonClass{
 	"view.StepFigures":      {Room: "watch", Name: "StepFigures"},
 	"view.Moment":           {Room: "watch", Name: "Moment"},
 	"view.Band":             {Room: "watch", Name: "Band"},
+	"view.ComparedFigure":   {Room: "watch", Name: "ComparedFigure"},
+	"diagnosis.Readings": {Room: "watch", Name: "Readings", Defaults: map[string]string{
+		"gpu_use": "None", "gpu_memory_bytes": "None", "gpu_total_bytes": "None", "ram_bytes": "None"}},
 }
 
 // empty are fields that are "" where they are left out.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from ..watch.watch_records import Readings as Readings  # a public name of this room
 
 OUT_OF_MEMORY = "out of memory"
 ENOUGH_ROUNDS = 5
@@ -104,16 +106,6 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Readings:
-    """What the monitor saw while blocks ran: means of shares (0 to 1), highest bytes; None where it read nothing."""
-
-    gpu_use: float | None = None
-    gpu_memory_bytes: float | None = None
-    gpu_total_bytes: float | None = None
-    ram_bytes: float | None = None
-
-
-@dataclass(frozen=True)
 class SideResult:
     """One side in all its blocks; without blocks ``problem`` has the reason. ``settings`` are the Trainer's, as used.
 
@@ -130,7 +122,7 @@ class SideResult:
     cores: float
     blocks: tuple[Block, ...]
     rounds: tuple[Turn, ...]
-    readings: Readings = Readings()
+    readings: Readings = field(default_factory=Readings)
     problem: str = ""
     adapted: str = ""
 

@@ -56,29 +56,15 @@ class Panel:
 
     def show(self, state: PanelState) -> None:
         """Draw, in the place of what was drawn before."""
-        card = _Card(html("panel", asdict(state)))
-        if self._handle is None:
-            self._handle = (self._display or _ipython_display())(card, display_id=True)
-        else:
-            self._handle.update(card)
+        card = {"text/html": html("panel", asdict(state)), "text/plain": "(a live panel of the training's memory)"}
+        if self._handle is not None:
+            self._handle.update(card, raw=True)
+            return
+        if self._display is None:
+            from IPython.display import display
 
-
-class _Card:
-    def __init__(self, html: str) -> None:
-        self._html = html
-
-    def _repr_html_(self) -> str:
-        return self._html
-
-    def __repr__(self) -> str:
-        return "(a live panel of the training's memory)"
-
-
-def _ipython_display() -> Callable[..., DisplayHandle]:
-    from IPython.display import display
-
-    drawing: Callable[..., DisplayHandle] = display
-    return drawing
+            self._display = display
+        self._handle = self._display(card, raw=True, display_id=True)
 
 
 def in_notebook() -> bool:

@@ -17,7 +17,7 @@ from .._core.render import Record, Shown, plot_all, render, save_page, save_text
 from ..errors import LibraryError
 from ..train.run_record import RunRecord
 from .run_files import FILE_NAME, Gathered, Run, Source, gather, guard_events, settings_of
-from .watch_records import Alert, Band, Finding, GPUFigures, HostFigures, Moment, StepFigures
+from .watch_records import Alert, Band, ComparedFigure, Finding, GPUFigures, HostFigures, Moment, StepFigures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -237,17 +237,6 @@ def _run(name: str, run: Run) -> Record:
     }
 
 
-@dataclass(frozen=True)
-class ComparedFigure:
-    """A figure of both runs, None where it is not known; ``ratio`` is b over a. Sizes are bytes, shares 0 to 1."""
-
-    name: str
-    unit: str
-    a: float | None
-    b: float | None
-    ratio: float | None
-
-
 @dataclass(frozen=True, repr=False)
 class RunComparison(Shown, kind=_COMPARISON):
     """Two runs beside each other: ``print`` shows the text, a notebook the card. ``record`` is all of it as JSON."""
@@ -262,8 +251,7 @@ class RunComparison(Shown, kind=_COMPARISON):
     @property
     def figures(self) -> dict[str, ComparedFigure]:
         """The figures by their keys, such as ``steps_per_s``; those that neither run knows are left out."""
-        rows: list[Record] = self.record["figures"]
-        return {row["key"]: ComparedFigure(**{k: v for k, v in row.items() if k != "key"}) for row in rows}
+        return {row["key"]: from_json(ComparedFigure, row) for row in self.record["figures"]}
 
     @property
     def settings(self) -> dict[str, tuple[object, object]]:

@@ -26,6 +26,18 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Readings:
+    """What a monitor saw during blocks; None where it read nothing."""
+
+    gpu_use: float | None = None
+    """Mean share of the busiest GPU."""
+    gpu_memory_bytes: float | None = None
+    gpu_total_bytes: float | None = None
+    ram_bytes: float | None = None
+    """Of the training's processes."""
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """How full a memory is: what PyTorch's cache holds unused counts as free."""
 
@@ -337,6 +349,19 @@ class Band:
     begin_s: float
     end_s: float
     kind: str
+
+
+@dataclass(frozen=True)
+class ComparedFigure:
+    """A figure of both runs; None is not known. ``ratio`` is B over A."""
+
+    key: str
+    name: str
+    unit: str
+    """``"bytes"``, ``"share"``, ``"s"``, ``"Wh"``, ``"count"``, or ``""`` for what its name says."""
+    a: float | None
+    b: float | None
+    ratio: float | None
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,6 @@ def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None
         if not change.why_not:
             changed = change.of(two)
             assert changed != two and changed.effective_batch_size == two.effective_batch_size
-    with pytest.raises(InvalidArgumentError, match="no option 'speed'"):
-        changes(["speed"], plan, CPU, "sdpa")
 
 
 def parts(waiting: float, optimizer: float, other: float, *, queued: float | None = None, padded: float = 900) -> Any:

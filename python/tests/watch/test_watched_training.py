@@ -16,8 +16,9 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from asrconfig_go.guard import attach
-from asrconfig_go.watch import display as panel_module, watch as watch_module
+from asrconfig_go.watch import watch as watch_module, watch_setup
 from asrconfig_go.watch.callback import AdaptiveMemoryCallback
+from asrconfig_go.watch.display import Panel
 from asrconfig_go.watch.step_times import StepTimes
 from asrconfig_go.watch.telemetry import RunLog
 from speech_models import Clips, wav2vec2
@@ -152,14 +153,14 @@ class Display:
         self.pictures: list[str] = []
         self.broken = broken
 
-    def __call__(self, card: Any, display_id: bool) -> Any:
-        self.pictures.append(card._repr_html_())
+    def __call__(self, card: Any, raw: bool, display_id: bool) -> Any:
+        self.pictures.append(card["text/html"])
         return self
 
-    def update(self, card: Any) -> None:
+    def update(self, card: Any, raw: bool) -> None:
         if self.broken:
             raise RuntimeError("the notebook is gone")
-        self.pictures.append(card._repr_html_())
+        self.pictures.append(card["text/html"])
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -167,7 +168,7 @@ def test_the_panel_lives_as_long_as_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: bool
 ) -> None:
     display = Display(broken)
-    monkeypatch.setattr(panel_module, "_ipython_display", lambda: display)
+    monkeypatch.setattr(watch_setup, "Panel", lambda: Panel(display))
     monkeypatch.setattr(watch_module, "_EVERY_S", 0.0)
     monitor = FakeMonitor([gpu(8.2)])
     monitor.warn(alert(1, "memory grows"))
