@@ -90,6 +90,5 @@ def test_data_loader_workers_beside_a_monitor() -> None:
             refused = sum(int((b == -1).sum()) for b in loader)
             print("samples grew", monitor.read().samples > 1, "refused", refused)
         """,
-        timeout=300,
     )
     assert done.stdout.strip() == "samples grew True refused 8", done.stderr

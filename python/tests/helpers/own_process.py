@@ -8,8 +8,8 @@ import sys
 import textwrap
 
 
-def run(code: str, *arguments: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``code``, which may be indented, with these arguments and additions to the environment."""
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
     variables = {**os.environ, **environment}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
