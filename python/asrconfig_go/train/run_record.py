@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 _FOLDER = ".asrconfig"
-_SCHEMA = 5
+_SCHEMA = 6
 _BEGIN = "begin"
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
 _HINT = "remove that folder to continue without the run's record"
