@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
@@ -122,9 +123,8 @@ func (c *openedCache) rewrite() {
 // workerCache is one worker's part of the cache: it looks files up, and collects slots to append.
 type workerCache struct {
 	*openedCache
-	text    []byte            // scratch: what a key is computed from
-	codecs  map[string]string // one string for each codec name
-	pending []byte            // slots to append
+	text    []byte // scratch: what a key is computed from
+	pending []byte // slots to append
 	flushed time.Time
 }
 
@@ -133,7 +133,7 @@ func (c *openedCache) worker() *workerCache {
 	if c == nil {
 		return nil
 	}
-	return &workerCache{openedCache: c, codecs: map[string]string{}, flushed: time.Now()}
+	return &workerCache{openedCache: c, flushed: time.Now()}
 }
 
 // key returns the number under which a path and the library's mark are kept: the first 8 bytes of a
@@ -156,7 +156,7 @@ func (u *workerCache) find(path string, key uint64,
 	into *cachedFile) (st media.Stat, unchanged bool, err error) {
 	st.Size = -1
 	at, isKnown := u.offsets[key]
-	if !isKnown || !into.decode(u.slots[at:at+slotSize], u.codecs) {
+	if !isKnown || !into.decode(u.slots[at:at+slotSize]) {
 		return st, false, nil
 	}
 	if st, err = audio.Look(path); err != nil {
@@ -241,9 +241,8 @@ func intact(slot []byte) bool {
 
 func keyOf(slot []byte) uint64 { return binary.LittleEndian.Uint64(slot) }
 
-// decode reads an intact slot; codecs holds one string for each codec name. It reports false when
-// the values cannot be those of a clip.
-func (r *cachedFile) decode(slot []byte, codecs map[string]string) bool {
+// decode reads an intact slot. It reports false when the values cannot be those of a clip.
+func (r *cachedFile) decode(slot []byte) bool {
 	le := binary.LittleEndian
 	method := int(slot[63])
 	if method >= len(profile.Methods) {
@@ -258,12 +257,7 @@ func (r *cachedFile) decode(slot []byte, codecs map[string]string) bool {
 			Bits: int(slot[62]), Method: profile.Methods[method]},
 	}
 	name := bytes.TrimRight(slot[codecAt:checkAt], "\x00")
-	codec, ok := codecs[string(name)]
-	if !ok {
-		codec = string(name)
-		codecs[codec] = codec
-	}
-	r.kind.Codec = codec
+	r.kind.Codec = unique.Make(string(name)).Value()
 	return r.duration > 0 && r.duration <= math.MaxFloat64 && r.claimed >= 0 &&
 		r.claimed <= math.MaxFloat64
 }

@@ -56,7 +56,7 @@ func forge(t *testing.T, folder string, path string, seconds float64) {
 	var m cachedFile
 	at, isKnown := c.offsets[u.key(path)]
 	require.True(t, isKnown)
-	require.True(t, m.decode(c.slots[at:at+slotSize], u.codecs))
+	require.True(t, m.decode(c.slots[at:at+slotSize]))
 	m.duration = seconds
 	u.pending = make([]byte, slotSize)
 	require.True(t, m.encode(u.pending))
@@ -242,7 +242,7 @@ func TestSlotsThatCannotBe(t *testing.T) {
 	good := cachedFile{key: 1, duration: 1, kind: Kind{16000, 1, 16, "pcm_s16le", "header"}}
 	require.True(t, good.encode(slot[:]))
 	var back cachedFile
-	require.True(t, back.decode(slot[:], map[string]string{}))
+	require.True(t, back.decode(slot[:]))
 	assert.Equal(t, good, back)
 	for _, k := range []Kind{{16000, 1, 16, strings.Repeat("x", codecLimit+1), "header"}, {16000, 1 << 16, 16, "x", "header"}, {16000, 1, 256, "x", "header"}, {1 << 32, 1, 1, "x", "header"}, {16000, 1, 16, "x", "guessed"}} {
 		bad := good
@@ -250,12 +250,12 @@ func TestSlotsThatCannotBe(t *testing.T) {
 		assert.False(t, bad.encode(slot[:]), k)
 	}
 	slot[63] = 200
-	assert.False(t, back.decode(slot[:], map[string]string{}), "an unknown method")
+	assert.False(t, back.decode(slot[:]), "an unknown method")
 	for _, seconds := range []float64{0, -1} {
 		bad := good
 		bad.duration = seconds
 		require.True(t, bad.encode(slot[:]))
-		assert.False(t, back.decode(slot[:], map[string]string{}))
+		assert.False(t, back.decode(slot[:]))
 	}
 }
 

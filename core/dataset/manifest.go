@@ -169,19 +169,11 @@ func (m *manifest) checkText(line int, text []byte) error {
 	if utf8.Valid(text) {
 		return nil
 	}
-	offset := 0
-	for offset < len(text) {
-		r, n := utf8.DecodeRune(text[offset:])
-		if r == utf8.RuneError && n == 1 {
-			break
-		}
-		offset += n
-	}
-	name := fault.Printable(m.path)
+	name, wrong := fault.Printable(m.path), text[bytes.IndexRune(text, utf8.RuneError)]
 	return fault.New(fault.Corrupt,
 		"save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f WINDOWS-1252 -t UTF-8 "+
 			"IN > OUT",
-		"manifest %s, line %d: the text is not UTF-8 (byte 0x%02x)", name, line, text[offset])
+		"manifest %s, line %d: the text is not UTF-8 (byte 0x%02x)", name, line, wrong)
 }
 
 // mention is what one line holds of one clip.

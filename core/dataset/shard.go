@@ -74,9 +74,9 @@ func readShard(ctx context.Context, name string, r *Request) ([]entry, error) {
 
 // read goes through the members and says what went wrong.
 func (s *shardReader) read(ctx context.Context) string {
-	if kind := s.in.packed(); kind != "" {
-		return fmt.Sprintf("is compressed with %s, which must be unpacked to be read; unpack it "+
-			"once: audio hardly compresses", kind)
+	content := media.Contents(s.in.head())
+	if strings.HasPrefix(content, "compressed ") {
+		return "is " + content + "; unpack it once: audio hardly compresses"
 	}
 	for ctx.Err() == nil {
 		h, err := s.tar.Next()
@@ -88,7 +88,7 @@ func (s *shardReader) read(ctx context.Context) string {
 				"ends after member %d without an end-of-archive marker: it may be truncated",
 				s.members)
 		case err != nil && s.members == 0:
-			return "is not a tar archive: its content is " + media.Contents(s.in.head())
+			return "is not a tar archive: its content is " + content
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Sprintf("is truncated after member %d", s.members)
 		case err != nil:
@@ -220,15 +220,4 @@ func (j *jumper) endMark() bool {
 	var block [512]byte
 	n, _ := j.file.ReadAt(block[:], j.at-512) // an error shows as fewer bytes
 	return n == 512 && block == [512]byte{}
-}
-
-// packed names the compression, "" for none.
-func (j *jumper) packed() string {
-	for magic, name := range map[string]string{"\x1f\x8b": "gzip", "BZh": "bzip2", "\xfd7zXZ": "xz",
-		"\x28\xb5\x2f\xfd": "zstd"} {
-		if strings.HasPrefix(string(j.head()), magic) {
-			return name
-		}
-	}
-	return ""
 }

@@ -73,7 +73,7 @@ func TestShards(t *testing.T) {
 				"o.tar/l.wav: is a link or not a file; make the archive again with --hard-dereference --dereference", "o.tar/h.wav: is a link or not a file; make the archive again with --hard-dereference --dereference",
 				"o.tar/e.wav: is empty", "s.tar/s.wav: is stored with holes (GNU sparse); make the archive again without --sparse",
 				`text.tar: is not a tar archive: its content is text`,
-				"pack.tar.gz: is compressed with gzip, which must be unpacked to be read; unpack it once: audio hardly compresses"}},
+				"pack.tar.gz: is compressed by gzip; unpack it once: audio hardly compresses"}},
 		{"what is said", map[string][]byte{"a.tar": said}, Request{Shards: []string{"a.tar"}, Texts: true}, []string{
 			`a.tar/k1.wav 0.100 "one two"`, `a.tar/sub/k1.left.wav 0.100 "sub"`, `a.tar/k2.wav 0.100 "txt"`, "a.tar/k3.wav 0.100"}},
 		{"said in a member of this name", map[string][]byte{"a.tar": said}, Request{Shards: []string{"a.tar"}, Texts: true, TextField: "cls"}, []string{

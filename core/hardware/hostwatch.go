@@ -226,10 +226,8 @@ func (w *HostWatch) queues() map[int]uint64 {
 	queued, threads := map[int]uint64{}, path.Join(w.own, "task")
 	for _, thread := range w.tree.numbersIn(threads, maxThreads) {
 		text := w.tree.read(path.Join(threads, strconv.Itoa(thread), "schedstat"))
-		if fields := strings.Fields(text); len(fields) == 3 {
-			if ns, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
-				queued[thread] = ns
-			}
+		if n := numbersOf(strings.Fields(text)); len(n) == 3 {
+			queued[thread] = n[1]
 		}
 	}
 	if len(queued) == 0 {
@@ -268,6 +266,18 @@ const sectorBytes = 512
 // traffic is two counters that rise, in bytes.
 type traffic struct{ in, out uint64 }
 
+// numbersOf are the numbers that fields begin with.
+func numbersOf(fields []string) (numbers []uint64) {
+	for _, field := range fields {
+		number, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			break
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers
+}
+
 // parseDisks adds up what whole disks read and wrote. Partitions and what lies on top of other
 // disks (loop, ram, dm, md) would count twice.
 func parseDisks(text string) (all traffic, ok bool) {
@@ -278,10 +288,8 @@ func parseDisks(text string) (all traffic, ok bool) {
 			continue
 		}
 		disk = fields[2]
-		read, err := strconv.ParseUint(fields[5], 10, 64)
-		written, err2 := strconv.ParseUint(fields[9], 10, 64)
-		if err == nil && err2 == nil {
-			all.in, all.out, ok = all.in+read*sectorBytes, all.out+written*sectorBytes, true
+		if n := numbersOf(fields[3:]); len(n) >= 7 {
+			all.in, all.out, ok = all.in+n[2]*sectorBytes, all.out+n[6]*sectorBytes, true
 		}
 	}
 	return all, ok
@@ -310,15 +318,10 @@ func partition(name, disk string) bool {
 // parseNetwork adds up what all interfaces but the loopback received and sent.
 func parseNetwork(text string) (all traffic, ok bool) {
 	for line := range strings.SplitSeq(text, "\n") {
-		name, counters, isInterface := strings.Cut(line, ":")
-		fields := strings.Fields(counters)
-		if !isInterface || len(fields) < 16 || strings.TrimSpace(name) == "lo" {
-			continue
-		}
-		received, err := strconv.ParseUint(fields[0], 10, 64)
-		sent, err2 := strconv.ParseUint(fields[8], 10, 64)
-		if err == nil && err2 == nil {
-			all.in, all.out, ok = all.in+received, all.out+sent, true
+		name, counters, _ := strings.Cut(line, ":")
+		n := numbersOf(strings.Fields(counters))
+		if len(n) >= 16 && strings.TrimSpace(name) != "lo" {
+			all.in, all.out, ok = all.in+n[0], all.out+n[8], true
 		}
 	}
 	return all, ok
@@ -341,11 +344,7 @@ func parseCPUTimes(text string) map[int]cpuTime {
 			continue
 		}
 		var time cpuTime
-		for i, field := range fields[1:min(len(fields), 9)] {
-			ticks, err := strconv.ParseUint(field, 10, 64)
-			if err != nil {
-				break
-			}
+		for i, ticks := range numbersOf(fields[1:min(len(fields), 9)]) {
 			time.all += ticks
 			if i != 3 && i != 4 { // idle, and waiting for disks
 				time.busy += ticks

@@ -72,22 +72,14 @@ func (t tree) process(folder string) (process, bool) {
 // ends it.
 func parseProcess(text string, page uint64) (p process, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	var numbers [5]uint64
-	// proc_pid_stat(5) numbers them from 1, of which two come before the state: user, system, those
-	// of ended children, pages
-	for i, at := range [...]int{11, 12, 13, 14, 21} {
-		if at >= len(fields) {
-			return p, false
-		}
-		number, err := strconv.ParseUint(fields[at], 10, 63)
-		if err != nil {
-			return p, false
-		}
-		numbers[i] = number
+	if len(fields) < 22 { // proc_pid_stat(5) numbers them from 1, of which two come before the state
+		return p, false
 	}
-	pages := numbers[4]
-	return process{numbers[0] + numbers[1], numbers[2] + numbers[3], pages * page},
-		pages < maxHostMemory/page
+	times, pages := numbersOf(fields[11:15]), numbersOf(fields[21:22])
+	if len(times) < 4 || len(pages) < 1 || pages[0] >= maxHostMemory/page {
+		return p, false
+	}
+	return process{times[0] + times[1], times[2] + times[3], pages[0] * page}, true
 }
 
 const (
