@@ -19,9 +19,8 @@ const (
 // packet: ParseVorbis reads the first header packet, Setup the third, and Samples then the audio
 // packets in their order.
 //
-// jfreymuth/oggvorbis, with which the tests compare, returns the length, too. But it reads 64 KiB
-// and builds the codebooks first, counts a truncated last page in full, mixes up streams, and
-// panics on a page without segments.
+// jfreymuth/oggvorbis returns the length, too. But it reads 64 KiB and builds the codebooks first,
+// counts a truncated last page in full, mixes up streams, and panics on a page without segments.
 type Vorbis struct {
 	Rate     int   // Hz, > 0
 	Channels int   // > 0

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/jfreymuth/oggvorbis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
@@ -50,22 +48,6 @@ func pageSum(b []byte) (sum uint32) {
 		}
 	}
 	return sum
-}
-
-func decodedVorbis(t *testing.T, b []byte) int64 {
-	t.Helper()
-	pcm, format, err := oggvorbis.ReadAll(bytes.NewReader(b))
-	require.NoError(t, err)
-	return int64(len(pcm) / format.Channels)
-}
-
-func TestVorbisAgreesWithDecoder(t *testing.T) {
-	for _, name := range []string{"tone.ogg", "stereo_44k_4.4s.ogg"} {
-		b := audiotest.Fixture(t, name)
-		_, samples, err := audiotest.SamplesOf(b)
-		require.NoError(t, err)
-		assert.Equal(t, decodedVorbis(t, b), samples, name)
-	}
 }
 
 func TestOggRefused(t *testing.T) {
