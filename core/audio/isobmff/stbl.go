@@ -6,7 +6,7 @@ import "github.com/asrconfig/asrconfig-go/core/audio/media"
 type table struct {
 	off   int64
 	n     int64
-	width int // bytes of an entry; 0: 4 bits
+	width int // bytes of an entry
 }
 
 // table finds the entries of a full box: head bytes that end with their number, then as many as the
@@ -20,36 +20,13 @@ func (w boxReader) table(b box, head, width int) table {
 	return table{b.body + 4 + int64(head), min(n, (b.size()-4-int64(head))/int64(width)), width}
 }
 
-// compactSizes is the table of a stz2 box: sizes of 4, 8 or 16 bits.
-func (w boxReader) compactSizes(b box) table {
-	_, _, h := w.full(b, 8)
-	if len(h) < 8 {
-		return table{}
-	}
-	bits := int64(h[3])
-	if bits != 4 && bits != 8 && bits != 16 {
-		return table{}
-	}
-	return table{b.body + 12, min(int64(be.Uint32(h[4:])), (b.size()-12)*8/bits), int(bits / 8)}
-}
-
 // value returns entry i, or the first 4 bytes of wider entries that are no 64-bit numbers; 0 behind
 // the end of the file.
 func (t table) value(w boxReader, i int64) int64 {
-	if t.width == 0 {
-		if b := w.At(t.off+i/2, 1); len(b) == 1 {
-			return int64(b[0] >> (4 - 4*(i&1)) & 15)
-		}
-		return 0
-	}
 	b := w.At(t.off+i*int64(t.width), t.width)
 	switch {
 	case len(b) < t.width:
 		return 0
-	case t.width == 1:
-		return int64(b[0])
-	case t.width == 2:
-		return int64(be.Uint16(b))
 	case t.width == 8:
 		return int64(min(be.Uint64(b), 1<<62))
 	}

@@ -14,10 +14,6 @@ var (
 	le = binary.LittleEndian
 )
 
-// Bytes of a free format frame: 8 kbit/s at the highest rate, 640 kbit/s (the most that LAME makes)
-// at the lowest.
-const minFree, maxFree = 24, 5760
-
 // IsADTS reports whether h starts with a frame of ADTS.
 func IsADTS(h []byte) bool {
 	_, ok := parseADTSHead(h)
@@ -69,9 +65,6 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 // start finds the first frame. At base itself one other that follows is enough, or the end.
 func (r *frames) start(base int64) (syncFrame, int64, bool) {
 	f, ok := parseSyncFrame(r.from(base, base, adtsHeadLen))
-	if ok && f.kind&kindFree != 0 {
-		f, ok = r.freeFormat(f, base)
-	}
 	if ok {
 		tag := parseVBRTag(r.from(base, base, vbrTagLen), f, r.end-base)
 		if n, end := r.follow(f, base, confirmStart); n > 0 || end || tag.skip {
@@ -79,26 +72,7 @@ func (r *frames) start(base int64) (syncFrame, int64, bool) {
 		}
 	}
 	// only believed at the start: sync bits and zeros are all that such a header is made of
-	r.free = 0
 	return r.sync(base, base+maxJunk, noKind)
-}
-
-// freeFormat finds the size of a free-format frame: the distance to the next three headers of its
-// kind.
-func (r *frames) freeFormat(f syncFrame, pos int64) (syncFrame, bool) {
-	pad := f.size
-	for n := int32(minFree); n <= maxFree; n++ {
-		r.free = n
-		f.size = n + pad
-		if b := r.from(pos+int64(f.size), pos, 2); len(b) < 2 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
-			continue
-		}
-		if count, _ := r.follow(f, pos, confirmStart); count == confirmStart {
-			return f, true
-		}
-	}
-	r.free = 0
-	return f, false
 }
 
 // describe takes channels from the first frame of audio where it can be read: that of a tag may

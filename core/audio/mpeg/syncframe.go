@@ -25,14 +25,13 @@ const (
 // syncFrame is what a walk needs of a frame header. Small, for it is made millions of times.
 type syncFrame struct {
 	kind    uint32 // the header bits that stay the same within a stream
-	size    int32  // bytes, header included; of a free format frame only the padding
+	size    int32  // bytes, header included
 	samples int32
 }
 
 // These bits of kind distinguish sync frames of different layers and versions.
 const (
-	kindLayer = 6 << 8  // 0 for ADTS
-	kindFree  = 1 << 16 // free format
+	kindLayer = 6 << 8 // 0 for ADTS
 	noKind    = 1<<32 - 1
 )
 
@@ -76,7 +75,6 @@ type frames struct {
 	off   int64 // of b
 	chunk int   // bytes of the next read
 	work  int   // what is left of maxWork
-	free  int32 // bytes of a free format frame without padding; 0 when none was found
 }
 
 func newFrames(s *media.File) *frames {
@@ -121,12 +119,7 @@ func (r *frames) parse(pos, keep int64) (syncFrame, bool) {
 	} else {
 		b = r.from(pos, keep, adtsHeadLen)
 	}
-	f, ok := parseSyncFrame(b)
-	if ok && f.kind&kindFree != 0 {
-		f.size += r.free
-		ok = r.free > 0
-	}
-	return f, ok
+	return parseSyncFrame(b)
 }
 
 // follow counts the frames of the same kind that come right behind f at pos, up to n. end means
@@ -151,8 +144,8 @@ var (
 	// is reserved.
 	mpegRates = [4]int{44100, 48000, 32000, 0}
 	mpegShift = [4]int{2, 0, 1, 0} // by version bits; 1 is reserved
-	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free
-	// format.
+	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free format,
+	// which FFmpeg refuses.
 	mpegBitrates = [2][4][15]int{
 		{
 			1: {0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448},
@@ -174,7 +167,7 @@ var (
 var headers = func() (t [1 << 10]syncFrame) {
 	for i := range t {
 		version, layer, code, rate := i>>8, 4-i>>6&3, i>>2&15, i&3
-		if version == 1 || layer > 3 || code == 15 || rate == 3 {
+		if version == 1 || layer > 3 || code == 0 || code == 15 || rate == 3 {
 			continue
 		}
 		f := syncFrame{kind: uint32(i)>>6<<9 | uint32(rate)<<2}
@@ -182,9 +175,6 @@ var headers = func() (t [1 << 10]syncFrame) {
 		slot := mpegSlot(f)
 		bitrate := mpegBitrates[mpegLow(f)][layer][code] * 1000
 		f.size = int32(int(f.samples) * bitrate / (8 * slot * f.rate()) * slot)
-		if code == 0 {
-			f.kind |= kindFree
-		}
 		t[i] = f
 	}
 	return t
@@ -219,7 +209,7 @@ func parseMPEGHead(b []byte) (syncFrame, bool) {
 	return f, f.samples > 0 && b[1] >= 0xe0
 }
 
-// mpegBitrate returns the bit/s of the MPEG audio frame that b starts with, 0 for free format.
+// mpegBitrate returns the bit/s of the MPEG audio frame that b starts with.
 func mpegBitrate(b []byte, f syncFrame) int {
 	if f.isADTS() || len(b) < mpegHeadLen {
 		return 0

@@ -102,7 +102,7 @@ func (t *vbrTag) claim(perFrame int64) int64 {
 // bytes and bit rates of the audio. Only then is it trusted without walking the frames.
 func (r *frames) agrees(t vbrTag, f syncFrame, pos int64) bool {
 	have, size := r.end-pos, int64(f.size)
-	if !t.xing || t.frames == 0 || f.kind&kindFree != 0 || t.bytes != have && t.bytes != have-size {
+	if !t.xing || t.frames == 0 || t.bytes != have && t.bytes != have-size {
 		return false
 	}
 	rates := &mpegBitrates[mpegLow(f)][3]

@@ -113,7 +113,6 @@ sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m -b 56 - la
 sox -R tone.wav -r 44100 -c 2 -t wav - | lame --quiet --resample 44.1 -V 9 - lame_vbr_44k_stereo.mp3
 sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m -t -V 9 - vbr_untagged_44k.mp3
 sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m -t -p -b 48 - cbr_untagged_crc_44k.mp3
-sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m --freeformat -b 37 - free_format_44k.mp3
 lame --quiet --resample 8 -b 16 tone.wav mpeg25_8k.mp3
 twolame --quiet -b 32 -m mono tone.wav tone.mp2 >/dev/null
 ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -c:a mp2 -b:a 64k stereo_44k.mp2
