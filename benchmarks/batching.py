@@ -10,8 +10,8 @@ the guard. A second of its audio has 2000 samples, so that a micro-batch's own c
 is measured first, and prediction and measurement are compared with each other. Rounds are interleaved, medians shown,
 and time is that of the CPU (one thread), as other work on the machine would count otherwise.
 
-Exit status 1 when an aim is missed: packed steps with at most 5 % padding wherever random order pays 30 % and more, and
-no micro-batch over the limit.
+Exit status 1 when an aim is missed: stratified steps with at most 5 % padding wherever random order pays 30 % and
+more, and no micro-batch over the limit.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def simulate(clips: int) -> bool:
         for step in (32, 64, 128):
             for padded_s in (120, 240):
                 report = ac.compare_batching(durations, step, table(padded_s, max(durations)))
-                plain, packed = report.strategies[0], report.find("packed", "optimal")
+                plain, even = report.strategies[0], report.find("stratified", "optimal")
                 print(f"\n{draw.__name__}, steps of {step}, {padded_s} padded seconds fit: {report!r}")
                 over = sum(s.over_memory for s in report.strategies)
-                if over or (plain.padding >= 0.3 and packed.padding > 0.05):
+                if over or (plain.padding >= 0.3 and even.padding > 0.05):
                     good = False
-                    print(f"  MISSED: packed padding {packed.padding:.1%}; {over} over the limit")
+                    print(f"  MISSED: stratified padding {even.padding:.1%}; {over} over the limit")
     return good
 
 
@@ -84,8 +84,8 @@ def time_a_million() -> None:
     memory = table(120, 30)
     for name, ask in {
         "compare_batching, six strategies": lambda: ac.compare_batching(durations, 32, memory),
-        "StepSampler, packed, one epoch's order": lambda: list(
-            ac.StepSampler(durations, 32, mode="packed", memory=memory)
+        "StepSampler, stratified, one epoch's order": lambda: list(
+            ac.StepSampler(durations, 32, mode="stratified", memory=memory)
         ),
         "cost_of_longest": lambda: cost_of_longest(durations, 32, memory, [25, 20, 15]),
     }.items():
@@ -149,7 +149,7 @@ def trainings(rounds: int) -> None:
         "grouped, one size": ("grouped", "fixed"),
         "random, sized by memory": ("random", "optimal"),
         "bucketed, sized by memory": ("bucketed", "optimal"),
-        "packed, sized by memory": ("packed", "optimal"),
+        "stratified, sized by memory": ("stratified", "optimal"),
     }
     results: dict[str, list[tuple[float, int, float]]] = {way: [] for way in ways}
     for _ in range(rounds):

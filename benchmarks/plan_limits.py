@@ -1,9 +1,9 @@
 """Whether steps cut by predicted memory stay within it over whole runs, and how much of it they use.
 
-    python benchmarks/plan_limits.py [--steps 10000] [--clips 100000] [--only WORD] [--samples 32] [--order random]
+    python benchmarks/plan_limits.py [--steps 10000] [--clips 100000] [--only WORD] [--samples 32] [--order stratified]
 
 For twelve pairs of a model and a card, and two kinds of data (log-normal durations of up to 30 s, heavy-tailed ones of
-up to 60 s): steps of 32 clips by ``StepSampler``, in random order as plans have it or with ``--order packed``, cut as
+up to 60 s): steps of 32 clips by ``StepSampler``, stratified as plans have it or with ``--order random``, cut as
 the guard cuts them by ``memory_table`` for a budget of 0.85 × the card's memory − the CUDA context, played one after
 the other through the simulated allocator. It may reserve the whole card but for the context, as PyTorch's own may; or,
 harder (with ``--setups all``), no more than the budget. ``expandable`` is PYTORCH_ALLOC_CONF=expandable_segments:True.
@@ -14,9 +14,9 @@ of at most 30 s.
 ``over`` counts steps in which a micro-batch was out of memory, aim 0 on the card with expandable segments; ``use`` is
 the most allocated in a micro-batch as a share of the budget, mean and weighted by time; ``padding`` is compared with
 random order at the one micro-batch that the longest clip allows. The cut that takes least time does not fill the
-memory where a step's clips differ. So one more row shows the fullest steps: packed, in as few micro-batches as can be,
-so large that no more than a quarter of the clips fit a fourth of a step at once. They have the aim of 87 % (by time).
-Packed steps have the aim of 5 % padding where random order pays 30 %.
+memory where a step's clips differ. So one more row shows the fullest steps: in as few micro-batches as can be, so
+large that no more than a quarter of the clips fit a fourth of a step at once. They have the aim of 87 % (by time).
+Stratified steps have the aim of 5 % padding where random order pays 30 %.
 Exit status 1 when an aim is missed that is one.
 """
 
@@ -145,7 +145,7 @@ def row(
         flush=True,
     )
     full = by_time >= 0.87 or overhead_s != FEWEST
-    padded = run.padding <= 0.05 or mode != "packed" or plain.padding < 0.3 or pair.longest_s <= 30
+    padded = run.padding <= 0.05 or mode != "stratified" or plain.padding < 0.3 or pair.longest_s <= 30
     good = not setup.counts or (run.fits and full and padded)
     return Row(good, enough_samples(durations, table) if full_share > 0.25 else None)
 
@@ -155,7 +155,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--clips", type=int, default=100_000)
     parser.add_argument("--samples", type=int, default=32, help="clips of an optimizer step")
-    parser.add_argument("--order", choices=("random", "packed"), default="random", help="of models that are trimmed")
+    parser.add_argument(
+        "--order", choices=("random", "stratified"), default="stratified", help="of models that are trimmed"
+    )
     parser.add_argument("--setups", choices=("aim", "all"), default="aim", help="of the allocator")
     parser.add_argument("--only", default="", help="pairs with this in their model or card")
     options = parser.parse_args()
@@ -171,7 +173,7 @@ def main() -> int:
                 good &= figures.good
             if figures.enough is not None:
                 steps = max(1, options.steps * options.samples // figures.enough)
-                good &= row(pair, name, durations, steps, figures.enough, "packed", setup, FEWEST).good
+                good &= row(pair, name, durations, steps, figures.enough, "stratified", setup, FEWEST).good
     return 0 if good else 1
 
 

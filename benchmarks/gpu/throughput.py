@@ -11,7 +11,7 @@ smaller card would, and tells the planner so. By hand, sizes are tried with and 
 - random order at 8, 16 and 32 clips;
 - the Trainer's group_by_length at 4, 8, 16 and 32 clips, timed over as many micro-batches as it sorts at once.
 
-The plan is run with the guard and without, and with packed steps. Time begins after the first step. Padding is a share
+The plan is run with the guard and without, and in random order. Time begins after the first step. Padding is a share
 of the audio that was computed. Four workers prepare the noise.
 """
 
@@ -41,7 +41,7 @@ COMMON: dict[str, Any] = {
     "remove_unused_columns": False, "learning_rate": 1e-5, "dataloader_num_workers": 4,
 }  # fmt: skip
 SAFE, FIXED, PLAN = "batch 1 × 32, checkpointing", "random, 4 × 8, checkpointing", "the plan"
-PACKED, BARE = "the plan, packed", "the plan's arguments without the guard"
+RANDOM, BARE = "the plan, random order", "the plan's arguments without the guard"
 
 
 class Clips:
@@ -186,7 +186,7 @@ def strategies() -> dict[str, Callable[[Task], Run]]:
                 hand[name] = lambda task, s=size, g=grouped, c=checkpointing: by_hand(task, s, g, c)  # type: ignore[misc]
     return {
         PLAN: by_the_plan,
-        PACKED: lambda task: by_the_plan(task, length_handling="packed"),
+        RANDOM: lambda task: by_the_plan(task, length_handling="random"),
         BARE: lambda task: by_the_plan(task, guarded=False),
         **hand,
     }
@@ -210,7 +210,7 @@ def show(runs: dict[str, Run]) -> None:
         kind: max((name for name in runs if name.startswith(kind)), key=lambda name: runs[name].speed, default=None)
         for kind in ("grouped", "random")
     }
-    for name in (PLAN, PACKED, BARE):
+    for name in (PLAN, RANDOM, BARE):
         rivals = [rival for rival in (SAFE, FIXED, *fastest.values()) if rival in runs and name in runs]
         ratios = [f"{runs[name].speed / runs[rival].speed:.2f}× {rival}" for rival in dict.fromkeys(rivals)]
         if ratios:

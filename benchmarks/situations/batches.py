@@ -66,9 +66,9 @@ def steps_of_short_clips_with_attention_masks(folder: Path) -> Outcome:
 
 
 @situation
-def packed_steps_of_short_clips(folder: Path) -> Outcome:
-    """The same in packed steps."""
-    return _played(folder, _mixed(160), 20, _GROUP, plan={"length_handling": "packed"})
+def stratified_steps_of_short_clips(folder: Path) -> Outcome:
+    """The same in stratified steps."""
+    return _played(folder, _mixed(160), 20, _GROUP, plan={"length_handling": "stratified"})
 
 
 @situation

@@ -74,7 +74,7 @@ def _planned(folder: Path, rows: Any, trained: Any, processor: Any, heard_words:
     model = ctc(processor)
     with hearing() as heard:
         config, manager = create_optimal_config(
-            rows, model, target_batch_size=8, num_train_epochs=1, verbose=False, length_handling="packed",
+            rows, model, target_batch_size=8, num_train_epochs=1, verbose=False, length_handling="stratified",
             trace=True,
         )  # fmt: skip
         arguments = config.to_training_arguments(

@@ -22,14 +22,12 @@ const (
 const (
 	Random   = "random"   // any
 	Bucketed = "bucketed" // of one bucket, that is of similar length
-	// groups of clips of similar length, from all parts of the lengths of a few random steps
-	Packed = "packed"
-	// any in the first epoch, packed in later ones
-	RandomThenPacked = "random_then_packed"
+	// of all lengths in proportion: groups of similar length from every range of a few random steps
+	Stratified = "stratified"
 )
 
 // Modes are all of them.
-var Modes = []string{Random, Bucketed, Packed, RandomThenPacked}
+var Modes = []string{Random, Stratified, Bucketed}
 
 // Options is how the optimizer steps of an epoch are made.
 type Options struct {
@@ -37,7 +35,7 @@ type Options struct {
 	// clips in an optimizer step, of all processes together
 	StepSamples int `json:"step_samples"`
 	Ranks       int `json:"ranks"` // processes
-	// clips of a full step for each of them; null: evenly. Not of modes that pack
+	// clips of a full step for each of them; null: evenly
 	Shares   []int  `json:"shares"`
 	Seed     uint64 `json:"seed"`
 	Epoch    uint64 `json:"epoch"`
@@ -78,20 +76,6 @@ func (r Options) Check() error {
 	return r.Cost.Check()
 }
 
-// packs reports whether steps are packed, in any epoch.
-func (r Options) packs() bool { return r.Mode == Packed || r.Mode == RandomThenPacked }
-
-// order is that of the steps of this epoch: random, bucketed or packed.
-func (r Options) order() string {
-	switch {
-	case r.Mode != RandomThenPacked:
-		return r.Mode
-	case r.Epoch == 0:
-		return Random
-	}
-	return Packed
-}
-
 // perRank is how many clips of a full step a process gets on average.
 func (r Options) perRank() int { return r.StepSamples / r.Ranks }
 
@@ -120,9 +104,9 @@ func (r Options) tail(n int) ([]int, error) {
 // notes warns of too little data.
 func (r Options) notes(n, buckets int) []string {
 	steps, notes := n/r.StepSamples, []string{}
-	if r.packs() && steps < 2*minPools {
+	if r.Mode == Stratified && steps < 2*minPools {
 		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %s, not %d: they are not "+
-			"packed, and their order is random", steps, r.RowKind.Count(r.StepSamples), 2*minPools))
+			"stratified, and their order is random", steps, r.RowKind.Count(r.StepSamples), 2*minPools))
 	}
 	if r.Mode != Bucketed {
 		return notes

@@ -3,8 +3,6 @@ package batching
 import (
 	"math/rand/v2"
 	"slices"
-
-	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // Epoch is the clips of an epoch in the order of its steps.
@@ -24,10 +22,6 @@ type Epoch struct {
 func MakeEpoch(seconds []float64, r Options) (*Epoch, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
-	}
-	if r.packs() && r.Shares != nil {
-		return nil, fault.New(fault.InvalidArgument,
-			"leave shares out, or choose random or bucketed", "packed steps are shared evenly")
 	}
 	c, err := sortClips(seconds, r.Memory)
 	if err != nil {
@@ -61,15 +55,14 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 		behind += size
 	}
 	full := order[:n-behind]
-	switch r.order() {
-	case Bucketed:
-		c.bucketed(full, r, boundaries, random)
-	case Packed:
-		packed(full, r, random)
-	default:
-		to := places(r.counts(r.StepSamples))
-		eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, to) })
+	if r.Mode == Stratified {
+		stratified(full, r, random)
 	}
+	if r.Mode == Bucketed {
+		c.bucketed(full, r, boundaries, random)
+	}
+	to := places(r.counts(r.StepSamples))
+	eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, to) })
 	if r.DropLast {
 		order, tail = full, []int{}
 	}
@@ -119,9 +112,7 @@ func (c *sortedClips) bucketed(order []uint32, r Options, boundaries []int, rand
 	all := slices.Concat(byBucket(order, boundaries)...)
 	steps := slices.Collect(slices.Chunk(all, r.StepSamples))
 	shuffle(steps, random)
-	to := places(r.counts(r.StepSamples))
 	for i, step := range steps {
-		distribute(step, to)
 		copy(order[i*r.StepSamples:], step)
 	}
 }

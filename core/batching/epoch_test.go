@@ -16,7 +16,7 @@ func TestEveryClipComesOnce(t *testing.T) {
 		r := options(Modes[random.IntN(len(Modes))], 0, fits(60, 30))
 		r.Ranks = 1 + random.IntN(4)
 		r.StepSamples = r.Ranks * (1 + random.IntN(20))
-		if !r.packs() && random.IntN(2) == 0 {
+		if random.IntN(2) == 0 {
 			r.Shares = FastestShares(r.StepSamples, []float64{1, 0.3, 0.7, 0.1}[:r.Ranks])
 		}
 		r.Buckets, r.DropLast, r.Epoch = 1+random.IntN(12), random.IntN(2) == 0, random.Uint64N(5)
@@ -51,30 +51,6 @@ func TestEveryClipComesOnce(t *testing.T) {
 		again, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
 		require.Equal(t, e.Order, again.Order)
-	}
-}
-
-// TestAFirstEpochInRandomOrder: then each epoch is that of packed steps, by the same seed.
-func TestAFirstEpochInRandomOrder(t *testing.T) {
-	seconds := lognormal(1001, 1)
-	for _, ranks := range []int{1, 2} {
-		for epoch, order := range []string{Random, Packed, Packed, Packed} {
-			r := options(RandomThenPacked, 32, fits(60, 30))
-			r.Ranks, r.Epoch = ranks, uint64(epoch)
-			made, err := MakeEpoch(seconds, r)
-			require.NoError(t, err)
-			notes, buckets := made.Notes, made.Buckets
-			r.Mode = order
-			expected, err := MakeEpoch(seconds, r)
-			require.NoError(t, err)
-			assert.Equal(t, expected.Order, made.Order, "%d ranks, epoch %d", ranks, epoch)
-			assert.Equal(t, expected.Shares, made.Shares)
-			r.Mode = Packed
-			packed, err := MakeEpoch(seconds, r)
-			require.NoError(t, err)
-			assert.Equal(t, packed.Buckets, buckets, "those of the epochs that pack, from the first on")
-			assert.Equal(t, packed.Notes, notes)
-		}
 	}
 }
 
@@ -137,32 +113,25 @@ func TestProcessesGetAboutTheSame(t *testing.T) {
 	}
 }
 
-// TestRandomStepsDoNotDependOnProcesses: a training that is resumed on another number of processes
-// continues exactly.
-func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
+// TestStepsOfAllLengthsDoNotDependOnProcesses: a training that is resumed on another number of
+// processes continues exactly.
+func TestStepsOfAllLengthsDoNotDependOnProcesses(t *testing.T) {
 	seconds := lognormal(1000, 1)
-	steps := func(ranks int) (all [][]uint32) {
-		r := options(Random, 32, fits(60, 30))
-		r.Ranks = ranks
-		e, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
-		for step := range slices.Chunk(e.Order, 32) {
-			slices.Sort(step)
-			all = append(all, step)
+	for _, mode := range []string{Random, Stratified} {
+		steps := func(ranks int, shares []int) (all [][]uint32) {
+			r := options(mode, 32, fits(60, 30))
+			r.Ranks, r.Shares = ranks, shares
+			e, err := MakeEpoch(seconds, r)
+			require.NoError(t, err)
+			for step := range slices.Chunk(e.Order, 32) {
+				slices.Sort(step)
+				all = append(all, step)
+			}
+			return all
 		}
-		return all
+		assert.Equal(t, steps(1, nil), steps(4, nil), mode)
+		assert.Equal(t, steps(4, nil), steps(4, []int{20, 1, 8, 3}), "%s: nor on their shares", mode)
 	}
-	assert.Equal(t, steps(1), steps(4))
-	r := options(Random, 32, fits(60, 30))
-	r.Ranks, r.Shares = 4, []int{20, 1, 8, 3}
-	e, err := MakeEpoch(seconds, r)
-	require.NoError(t, err)
-	var all [][]uint32
-	for step := range slices.Chunk(e.Order, 32) {
-		slices.Sort(step)
-		all = append(all, step)
-	}
-	assert.Equal(t, steps(4), all, "nor on their shares")
 }
 
 func TestBucketedStepsAreOfSimilarLength(t *testing.T) {
@@ -208,7 +177,7 @@ func TestRecipesThatCannotBe(t *testing.T) {
 		"no step":    func(r *Options) { r.StepSamples, r.DropLast = 128, true },
 		"too long":   func(r *Options) { r.Memory = Limits{{0.1, 1}} },
 	} {
-		r := options(Packed, 32, fits(60, 30))
+		r := options(Stratified, 32, fits(60, 30))
 		spoil(&r)
 		_, err := MakeEpoch(lognormal(100, 1), r)
 		require.Error(t, err, name)
@@ -220,7 +189,7 @@ func TestRecipesThatCannotBe(t *testing.T) {
 }
 
 func TestStepsAreNotSplitWithoutAMemoryTable(t *testing.T) {
-	r := options(Packed, 32, nil)
+	r := options(Stratified, 32, nil)
 	_, err := Compare(lognormal(100, 1), r)
 	require.ErrorContains(t, err, "memory has 0 rows")
 	_, err = CostOfLongest(lognormal(100, 1), r, nil)

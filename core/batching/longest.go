@@ -31,7 +31,7 @@ const fewClips = 0.01
 // considers those at which a larger micro-batch becomes possible without the longest hundredth of
 // the clips, or without part of it; the fewest clips first.
 func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, error) {
-	r.Mode = Packed
+	r.Mode = Stratified
 	if err := r.Check(); err != nil {
 		return nil, err
 	}

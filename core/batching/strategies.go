@@ -16,7 +16,7 @@ const (
 
 // Figures are what one epoch costs in one order of clips, with one kind of split.
 type Figures struct {
-	// "random", "grouped" (as group_by_length of transformers), "bucketed" or "packed": see
+	// "random", "grouped" (as group_by_length of transformers), "stratified" or "bucketed": see
 	// StepSampler
 	Order string `json:"order"`
 	// "fixed" (one size for all, or for a bucket) or "optimal" (the cheapest that fits, as the
@@ -63,7 +63,7 @@ type Comparison struct {
 
 // compare is Compare, worked out.
 func compare(seconds []float64, r Options) (*Comparison, error) {
-	r.Mode = Packed // whatever the caller has: all are compared
+	r.Mode = Stratified // whatever the caller has: all are compared
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -119,14 +119,12 @@ func (c *sortedClips) sample(limit int) *sortedClips {
 }
 
 func (c *sortedClips) everyStrategy(r Options) ([]Figures, error) {
-	even := r // as packed steps are shared
-	even.Shares = nil
 	jobs := []func() []Figures{
 		func() []Figures { return c.trainerDefaults(Random, r) },
 		func() []Figures { return c.trainerDefaults("grouped", r) },
 		func() []Figures { return c.simulate(Random, r, Optimal) },
+		func() []Figures { return c.simulate(Stratified, r, Optimal) },
 		func() []Figures { return c.simulate(Bucketed, r, Fixed, Optimal) },
-		func() []Figures { return c.simulate(Packed, even, Optimal) },
 	}
 	figures := make([][]Figures, len(jobs))
 	err := parallel.Do(len(jobs), func(i int) error {

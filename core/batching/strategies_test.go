@@ -20,7 +20,7 @@ func find(t *testing.T, c *Comparison, order, split string) Figures {
 	return Figures{}
 }
 
-// TestLittlePadding: where random order at one size pays 30 % and more, packed steps of exactly as
+// TestLittlePadding: where random order at one size pays 30 % and more, stratified steps of exactly as
 // many clips pay 5 % at most.
 func TestLittlePadding(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -34,12 +34,12 @@ func TestLittlePadding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := Compare(test.seconds, options(Random, test.step, test.memory))
 			require.NoError(t, err)
-			plain, packed := find(t, c, Random, Fixed), find(t, c, Packed, Optimal)
+			plain, even := find(t, c, Random, Fixed), find(t, c, Stratified, Optimal)
 			assert.GreaterOrEqual(t, plain.Padding, 0.30)
-			assert.LessOrEqual(t, packed.Padding, 0.05)
-			assert.Greater(t, packed.Speed, 1.02*find(t, c, Random, Optimal).Speed)
+			assert.LessOrEqual(t, even.Padding, 0.05)
+			assert.Greater(t, even.Speed, 1.02*find(t, c, Random, Optimal).Speed)
 			assert.LessOrEqual(t, find(t, c, Bucketed, Optimal).Padding, 0.05)
-			assert.Greater(t, packed.Speed, 1.5)
+			assert.Greater(t, even.Speed, 1.5)
 			for _, f := range c.Strategies {
 				assert.Zero(t, f.OverMemory, "%s, %s", f.Order, f.Split)
 				assert.Equal(t, (100_000+test.step-1)/test.step, f.Steps)
@@ -50,46 +50,42 @@ func TestLittlePadding(t *testing.T) {
 	}
 }
 
-// TestPackedStepsHaveAllLengths: about a quarter of each step is from each quarter of all lengths,
-// more exactly than of random steps, and groups of neighbours save padding.
-func TestPackedStepsHaveAllLengths(t *testing.T) {
+// TestStratifiedStepsHaveAllLengths: an eighth of each step is from each eighth of all lengths, more
+// exactly than of random steps.
+func TestStratifiedStepsHaveAllLengths(t *testing.T) {
 	seconds := lognormal(20_000, 3)
 	sorted := slices.Sorted(slices.Values(seconds))
-	farthest := func(mode string, ranks int) (most, sum float64) { // from a quarter
-		r := options(mode, 32, fits(120, 30))
-		r.Ranks = ranks
-		e, err := MakeEpoch(seconds, r)
+	farthest := func(mode string) (most, sum float64) { // from an eighth
+		e, err := MakeEpoch(seconds, options(mode, 32, fits(120, 30)))
 		require.NoError(t, err)
 		for step := range slices.Chunk(e.Order[:32*e.Steps], 32) {
-			var counts [4]int
+			var counts [8]int
 			for _, number := range step {
 				position, _ := slices.BinarySearch(sorted, seconds[number])
-				counts[position*4/len(sorted)]++
+				counts[position*8/len(sorted)]++
 			}
 			for _, count := range counts {
-				most, sum = max(most, math.Abs(float64(count-8))), sum+math.Abs(float64(count-8))
+				most, sum = max(most, math.Abs(float64(count-4))), sum+math.Abs(float64(count-4))
 			}
 		}
 		return most, sum
 	}
-	for _, ranks := range []int{1, 4} {
-		most, sum := farthest(Packed, ranks)
-		mostAtRandom, atRandom := farthest(Random, ranks)
-		assert.LessOrEqual(t, most, mostAtRandom, "%d ranks", ranks)
-		assert.Less(t, sum, 0.7*atRandom, "%d ranks", ranks)
-	}
+	most, sum := farthest(Stratified)
+	mostAtRandom, atRandom := farthest(Random)
+	assert.LessOrEqual(t, most, mostAtRandom)
+	assert.Less(t, sum, 0.7*atRandom)
 }
 
 // TestFewStepsStayRandom: a pool of one step has nothing to share out.
 func TestFewStepsStayRandom(t *testing.T) {
-	few, random := options(Packed, 32, fits(120, 30)), options(Random, 32, fits(120, 30))
+	few, random := options(Stratified, 32, fits(120, 30)), options(Random, 32, fits(120, 30))
 	for steps, same := range map[int]bool{1: true, 7: true, 8: false, 40: false} {
-		packed, err := MakeEpoch(lognormal(32*steps, 1), few)
+		stratified, err := MakeEpoch(lognormal(32*steps, 1), few)
 		require.NoError(t, err)
 		drawn, err := MakeEpoch(lognormal(32*steps, 1), random)
 		require.NoError(t, err)
-		assert.Equal(t, same, slices.Equal(packed.Order, drawn.Order), "%d steps", steps)
-		assert.Equal(t, same, len(packed.Notes) == 1, "%d steps: %v", steps, packed.Notes)
+		assert.Equal(t, same, slices.Equal(stratified.Order, drawn.Order), "%d steps", steps)
+		assert.Equal(t, same, len(stratified.Notes) == 1, "%d steps: %v", steps, stratified.Notes)
 	}
 }
 
@@ -125,7 +121,7 @@ func TestNeverOverMemory(t *testing.T) {
 func TestASampleStandsForAll(t *testing.T) {
 	c, err := sortClips(lognormal(120_007, 2), fits(120, 30))
 	require.NoError(t, err)
-	r := options(Packed, 64, c.memory)
+	r := options(Stratified, 64, c.memory)
 	few := c.sample(40_000)
 	assert.Len(t, few.sorted, 40_000)
 	assert.Equal(t, c.sorted[len(c.sorted)-1], few.sorted[39_999])

@@ -68,7 +68,7 @@ type Row struct {
 	// about the most clips, all of the longest, that fit in such a micro-batch
 	LargestBatch int `json:"largest_batch"`
 
-	// the order of clips: "random", "grouped", "bucketed", "packed" or "random_then_packed"
+	// the order of clips: "random", "grouped", "stratified" or "bucketed"
 	LengthHandling string `json:"length_handling"`
 
 	// of the mean step, without the loader; absent without published figures

@@ -15,10 +15,8 @@ import (
 func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
 	for _, b := range f.all {
 		if s.clips.fixed > 0 || b.order == f.chosen.order &&
-			b.microBatching == f.chosen.microBatching ||
-			b.order == batching.RandomThenPacked && d.NumTrainEpochs <= 1 {
-			// the plan itself, a run without packed steps, or clips of one length, whose order
-			// changes nothing
+			b.microBatching == f.chosen.microBatching {
+			// the plan itself, or clips of one length, whose order changes nothing
 			continue
 		}
 		text := fmt.Sprintf("%.1f %% padding", 100*b.figures.Padding)
@@ -41,8 +39,7 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
 
 func batchName(b batches) string {
 	order := map[string]string{"random": "random order", "grouped": "group_by_length",
-		"bucketed": "steps of one length", "packed": "packed steps",
-		batching.RandomThenPacked: "random, then packed steps"}[b.order]
+		"bucketed": "steps of one length", "stratified": "stratified steps"}[b.order]
 	if b.microBatching == fixedMicro {
 		return order + ", one size"
 	}
@@ -64,8 +61,6 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length",
 			fault.Plural(b.steps, "step"))
-	case b.order == batching.RandomThenPacked && !s.rows().AreTexts():
-		return s.thenPackedPrice()
 	}
 	return fmt.Sprintf("from steps of similar %s a model may learn a little more slowly; it is "+
 		"taken with length_handling=%q", s.rows().Nouns(), b.order)

@@ -157,7 +157,7 @@ func (s *search) maxLength() *float64 {
 // costOfLongest describes what the few longest clips cost; "" where nothing.
 func (s *search) costOfLongest(f evaluated) string {
 	step := s.perDevice * s.pool.count
-	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
+	options := batching.Options{Mode: batching.Stratified, StepSamples: step, Ranks: s.pool.count,
 		Buckets: UsualBuckets, Cost: f.throughput.micro, Memory: f.memory,
 		RowKind: s.rows()}
 	costs, err := batching.CostOfLongest(s.clips.sample(step, s.pool.count), options, nil)

@@ -53,7 +53,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	assert.Equal(t, "fastest", c.Policy)
 	assert.Equal(t, 32, c.Effective())
 	assert.Equal(t, "memory", c.MicroBatching)
-	assert.Equal(t, "random", c.LengthHandling, "from steps of any clips a model learns best")
+	assert.Equal(t, "stratified", c.LengthHandling, "a model learns as from steps of any clips")
 	assert.Empty(t, c.LengthBuckets)
 	assert.Positive(t, c.MicroBatchOverheadS)
 	assert.LessOrEqual(t, c.PredictedBytes, c.BudgetBytes)
@@ -74,8 +74,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	for _, a := range c.Alternatives[1:] {
 		switch a.Name {
 		case estimate.EightBit: // advice: it is not what was asked for
-		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory",
-			"random, then packed steps, sized by memory":
+		case "group_by_length, one size", "steps of one length, sized by memory":
 			// learned from more slowly
 			similar++
 			assert.GreaterOrEqual(t, *a.Speed, 0.8, "%s: the cut saves most of what they save", a.Name)
@@ -83,7 +82,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 			assert.GreaterOrEqual(t, *a.Speed, 1-aboutAsFast, a.Name)
 		}
 	}
-	assert.Equal(t, 4, similar)
+	assert.Equal(t, 2, similar)
 	assert.Contains(t, decision(t, c, "micro_batching").Gain, "faster")
 	assert.Contains(t, decision(t, c, "gradient_checkpointing").Alternative, "off")
 	checkSearched(t, c)
@@ -205,12 +204,8 @@ func TestATraceWithoutWorkTellsNoTimes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, c.MicroBatchSize)
 	assert.Nil(t, c.Times, "nothing tells how much work the model is")
-	assert.Equal(t, "random", c.LengthHandling)
+	assert.Equal(t, "stratified", c.LengthHandling)
 	assert.Equal(t, "memory", c.MicroBatching)
-	in.Options.LengthHandling = "packed"
-	c, err = Make(in)
-	require.NoError(t, err)
-	assert.Equal(t, "packed", c.LengthHandling)
 	assert.Empty(t, c.LengthBuckets, "those are ranges of bucketed steps")
 	in.Options.LengthHandling = "bucketed"
 	c, err = Make(in)
@@ -221,7 +216,7 @@ func TestATraceWithoutWorkTellsNoTimes(t *testing.T) {
 // TestOtherLengthsThatAreNotKnownAreNotSplit: whatever is known of the loss, that is the reason.
 func TestOtherLengthsThatAreNotKnownAreNotSplit(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 30, 1), "T4")
-	in.Options.LengthHandling = "packed"
+	in.Options.LengthHandling = "stratified"
 	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budgetOf(t, in), OneLength: true,
 		Memory: batching.Limits{{Seconds: 30, Batch: 2}}, Peaks: []TracedPeak{{Batch: 2, Bytes: 9e9}}}}
 	for _, in.Options.LossUnknown = range []bool{false, true} {
@@ -230,7 +225,7 @@ func TestOtherLengthsThatAreNotKnownAreNotSplit(t *testing.T) {
 		assert.Equal(t, []string{"fixed", "random"}, []string{c.MicroBatching, c.LengthHandling})
 		const reason = "the memory of batches of other lengths is not known"
 		assert.Equal(t, reason, decision(t, c, "micro_batching").Reason)
-		assert.Equal(t, "packed steps were asked for, and the guard does not make them: "+reason, decision(t, c, "length_handling").Reason)
+		assert.Equal(t, "stratified steps were asked for, and the guard does not make them: "+reason, decision(t, c, "length_handling").Reason)
 	}
 }
 
@@ -340,7 +335,7 @@ func TestWishesAreFulfilled(t *testing.T) {
 
 func TestModelsThatSeeTheirPaddingKeepIt(t *testing.T) {
 	c := planned(t, described(t, "facebook/wav2vec2-base", speech(4000, 20, 1), "T4"))
-	assert.NotEqual(t, "packed", c.LengthHandling)
+	assert.NotEqual(t, "stratified", c.LengthHandling)
 	assert.Contains(t, strings.Join(c.Warnings, " "), "normalizes over time")
 }
 
@@ -407,12 +402,11 @@ func TestOnlyKnownLossesAreSplit(t *testing.T) {
 		why          string // of micro_batching
 		orderWhy     string // "" for any
 	}{
-		{"of the table", func(o *Options) { o.LossUnknown = false }, "random", "memory", "the guard splits each step of 32", ""},
+		{"of the table", func(o *Options) { o.LossUnknown = false }, "stratified", "memory", "the guard splits each step of 32", ""},
 		{"unknown", func(*Options) {}, "random", "fixed", unknown + ", so that batches stay the Trainer's; with it the guard would split them by length and memory: ", ""},
-		{"given", func(o *Options) { o.Rule = "token_mean" }, "random", "memory", "the guard splits each step of 32", ""},
-		{"given as a function", func(o *Options) { o.Rule = "given" }, "random", "memory", "the guard splits each step of 32", ""},
-		{"an order of the guard's", func(o *Options) { o.LengthHandling = "packed" }, "random", "fixed", unknown, "packed steps were asked for, and the guard does not make them: " + unknown},
-		{"one of later epochs", func(o *Options) { o.LengthHandling = batching.RandomThenPacked }, "random", "fixed", unknown, "random_then_packed steps were asked for, and the guard does not make them: " + unknown},
+		{"given", func(o *Options) { o.Rule = "token_mean" }, "stratified", "memory", "the guard splits each step of 32", ""},
+		{"given as a function", func(o *Options) { o.Rule = "given" }, "stratified", "memory", "the guard splits each step of 32", ""},
+		{"an order of the guard's", func(o *Options) { o.LengthHandling = "stratified" }, "random", "fixed", unknown, "stratified steps were asked for, and the guard does not make them: " + unknown},
 		{"another", func(o *Options) { o.LengthHandling = "bucketed" }, "random", "fixed", unknown, "bucketed steps were asked for, and the guard does not make them: " + unknown},
 		{"the Trainer's order", func(o *Options) { o.LengthHandling = "grouped" }, "grouped", "fixed", "one size is as fast here", "asked for"},
 		{"speed", func(o *Options) { o.Preset = Speed }, "grouped", "fixed", unknown, ""},
@@ -448,7 +442,7 @@ func TestAStreamIsPlannedInWindows(t *testing.T) {
 	checkSearched(t, c)
 	in.Options.Preset = Speed
 	assert.Equal(t, "bucketed", planned(t, in).LengthHandling, "the one order that a window has besides random")
-	for _, order := range []string{"packed", "grouped", batching.RandomThenPacked} {
+	for _, order := range []string{"stratified", "grouped"} {
 		in.Options.LengthHandling = order
 		_, err := makePlan(in)
 		requireFault(t, err, fault.InvalidArgument, "of a stream one window of clips is known at a time")
@@ -478,7 +472,7 @@ func TestAStreamIsPlannedForItsLongestClip(t *testing.T) {
 
 func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {
 	in := described(t, xlsr, speech(4000, 30, 1), "T4", "A100-40GB")
-	in.Options.LengthHandling = "packed" // whose clips are shared evenly
+	in.Options.Streamed = true // so that steps are shared evenly
 	c := planned(t, in)
 	require.Len(t, c.Devices, 2)
 	assert.Equal(t, "ddp", c.Distributed)

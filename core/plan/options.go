@@ -63,8 +63,8 @@ var (
 	LRScalings      = []string{ScaleSqrt, ScaleLinear, ScaleNone}
 	Preprocessings  = []string{LightPreprocessing, HeavyPreprocessing}
 	Precisions      = []string{"fp32", "fp16", "bf16"}
-	LengthHandlings = []string{batching.Random, "grouped", batching.Bucketed, batching.Packed,
-		batching.RandomThenPacked}
+	LengthHandlings = []string{batching.Random, "grouped", batching.Stratified,
+		batching.Bucketed}
 	MicroBatchings = []string{fixedMicro, memoryMicro}
 	// what the loss divides by: clips, tokens, tokens but each clip's first, nothing
 	WeightRules = []string{"mean", "token_mean", "shifted_token_mean", "sum"}
@@ -114,7 +114,7 @@ type Options struct {
 	OffloadCheckpoints *bool `json:"offload_checkpoints"`
 	// such offloading is there where the plan will run: transformers has it from 5.23 on
 	CanOffload bool `json:"can_offload"`
-	// "random", "grouped", "bucketed", "packed", or "random_then_packed": from the second epoch on
+	// "random", "grouped", "stratified" or "bucketed"
 	LengthHandling string `json:"length_handling"`
 	// longer clips are left out, above 0
 	MaxLengthS *float64 `json:"max_length_s"`

@@ -291,7 +291,7 @@ func (s *search) compare(f *evaluated) error {
 	made := func(figures batching.Figures, microBatching string) batches {
 		return s.batchesOf(*f, figures, microBatching)
 	}
-	split, oneSize := map[string]batches{}, map[string][]batches{} // by order, with even shares
+	oneSize := map[string][]batches{} // by order, with even shares
 	for i, figures := range c.Strategies {
 		switch {
 		case figures.Split == batching.Fixed && figures.Order != batching.Bucketed:
@@ -304,18 +304,12 @@ func (s *search) compare(f *evaluated) error {
 			continue
 		}
 		b := made(figures, memoryMicro)
-		if figures.Split == batching.Optimal {
-			split[figures.Order] = b
-		}
 		if shared := made(bySpeed.Strategies[i], memoryMicro); (1+aboutAsFast)*
 			shared.epoch.Likely < b.epoch.Likely {
 			shared.shares, shared.evenly = options.Shares, b.epoch
 			b = shared
 		}
 		f.all = append(f.all, b)
-	}
-	if s.mixing {
-		f.all = append(f.all, s.thenPacked(f.throughput, split))
 	}
 	f.fixed = oneSize[batching.Random]
 	f.all = append([]batches{s.largestAsFast(f.candidate, f.fixed),
@@ -326,10 +320,10 @@ func (s *search) compare(f *evaluated) error {
 // UsualBuckets are ranges of length that steps of clips of similar length are made of.
 const UsualBuckets = 30
 
-// choose takes random order, cut as is fastest, but for preset speed: from steps of clips of
-// similar length a model may learn more slowly (docs/batching.md), and the cut saves most of
-// what they save. Where padding must stay, so that nothing else saves time, steps of one length are
-// taken when they gain much.
+// choose takes steps of all lengths, random or stratified, cut as is fastest, but for preset speed:
+// from steps of clips of similar length a model may learn more slowly (docs/batching.md), and the
+// cut saves most of what they save. Where padding must stay, so that nothing else saves time, steps
+// of one length are taken when they gain much.
 func (s *search) choose(f evaluated) batches {
 	if order := s.in.Options.LengthHandling; order != "" {
 		if b := s.fastestOf(f, order); b != nil {
@@ -339,6 +333,9 @@ func (s *search) choose(f evaluated) batches {
 	random := s.fastestOf(f, batching.Random)
 	if random == nil {
 		return f.all[0]
+	}
+	if even := s.stratified(f, *random); even != nil {
+		random = even
 	}
 	if s.in.Options.Preset == Speed && random.steps >= fewSteps {
 		return s.fastestOfAll(f, *random)
@@ -351,9 +348,23 @@ func (s *search) choose(f evaluated) batches {
 	return *random
 }
 
+// stratified are the batches of stratified steps where those are faster than random ones, and so
+// much faster than one size that the guard is to split steps; else nil.
+func (s *search) stratified(f evaluated, random batches) *batches {
+	b, tolerance := s.fastestOf(f, batching.Stratified), 1.0
+	if random.microBatching == fixedMicro {
+		tolerance += aboutAsFast
+	}
+	if b == nil || b.steps < fewSteps || s.in.Options.Streamed ||
+		b.epoch.Likely*tolerance >= random.epoch.Likely {
+		return nil
+	}
+	return b
+}
+
 // fastestOfAll is the fastest strategy of any order: what preset speed takes.
 func (s *search) fastestOfAll(f evaluated, best batches) batches {
-	for _, order := range []string{"grouped", batching.Bucketed, batching.Packed} {
+	for _, order := range []string{"grouped", batching.Bucketed} {
 		if s.in.Options.Streamed && order != batching.Bucketed {
 			continue
 		}

@@ -42,8 +42,8 @@ func TestSpeedTakesTheFastestOrder(t *testing.T) {
 	in.Options.Preset = Speed
 	c := planned(t, in)
 	checkSearched(t, c)
-	assert.Equal(t, "random", balanced.LengthHandling)
-	assert.NotEqual(t, "random", c.LengthHandling)
+	assert.Equal(t, "stratified", balanced.LengthHandling)
+	assert.Equal(t, "bucketed", c.LengthHandling)
 	assert.Less(t, c.Times.EpochHours.Likely, balanced.Times.EpochHours.Likely)
 	for _, a := range c.Alternatives {
 		if a.Speed != nil && a.Name != estimate.EightBit {

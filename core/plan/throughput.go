@@ -108,7 +108,7 @@ func (f evaluated) recomputed() float64 {
 // epoch is the clips of which an epoch is simulated, and how.
 func (s *search) epoch(f evaluated) ([]float64, batching.Options) {
 	step := s.perDevice * s.pool.count
-	return s.clips.sample(step, s.pool.count), batching.Options{Mode: batching.Packed,
+	return s.clips.sample(step, s.pool.count), batching.Options{Mode: batching.Stratified,
 		StepSamples: step, Ranks: s.pool.count, Seed: 1, Buckets: UsualBuckets,
 		Cost: f.throughput.micro, Memory: f.memory, Paces: f.throughput.paces}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -22,11 +21,11 @@ func unlike(t *testing.T, cards ...string) Inputs {
 	return in
 }
 
-// evenly is unlike cards that train on packed steps, which are shared evenly.
+// evenly is unlike cards that share the steps of a stream, which is done evenly.
 func evenly(t *testing.T, cards ...string) Inputs {
 	t.Helper()
 	in := unlike(t, cards...)
-	in.Options.LengthHandling = "packed"
+	in.Options.Streamed = true
 	return in
 }
 
@@ -135,8 +134,6 @@ func TestCardsThatShareEvenly(t *testing.T) {
 		"alike":           func(in *Inputs) { in.Hardware.GPUs[1] = in.Hardware.GPUs[0] },
 		"a stream":        func(in *Inputs) { in.Options.Streamed = true },
 		"divided state":   func(in *Inputs) { in.Options.Distributed = "zero2" },
-		"packed steps":    func(in *Inputs) { in.Options.LengthHandling = "packed" },
-		"packed later":    func(in *Inputs) { in.Options.LengthHandling = batching.RandomThenPacked },
 		"assumed devices": func(in *Inputs) { n := 4; in.Options.DeviceCount = &n },
 		"an unknown loss": func(in *Inputs) { in.Options.LossUnknown = true },
 		"padding matters": func(in *Inputs) { *in = described(t, "facebook/wav2vec2-base", speech(4000, 20, 1), "T4", "V100") },

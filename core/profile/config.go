@@ -37,8 +37,7 @@ type Config struct {
 	// what the loss divides by, where that was given: "mean", "token_mean", "shifted_token_mean",
 	// "sum", or "given" for a function, which is not saved
 	Rule string `json:"rule,omitempty"`
-	// clips of a step: "random", "grouped" (the Trainer's), "bucketed", "packed", or
-	// "random_then_packed": random in the first epoch
+	// clips of a step: "random", "grouped" (the Trainer's), "stratified" or "bucketed"
 	LengthHandling string `json:"length_handling"`
 	// of steps by length; else empty
 	LengthBuckets []Bucket `json:"length_buckets"`

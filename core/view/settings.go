@@ -44,7 +44,7 @@ func (r planRecord) step() string {
 			max(1, c.DeviceCount))
 	}
 	alike := map[string]string{"bucketed": " of similar length", "grouped": " of similar length",
-		"packed": " of a few lengths"}[c.LengthHandling]
+		"stratified": " of all lengths"}[c.LengthHandling]
 	devices := ""
 	if c.DeviceCount > 1 {
 		devices = fmt.Sprintf(", on %d GPUs", c.DeviceCount)

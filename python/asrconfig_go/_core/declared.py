@@ -23,9 +23,9 @@ LRScaling = Literal["sqrt", "linear", "none"]
 Preprocessing = Literal["light", "heavy"]
 """``"light"`` is reading and resampling only, ``"heavy"`` adds augmentation."""
 Precision = Literal["fp32", "fp16", "bf16"]
-LengthHandling = Literal["random", "grouped", "bucketed", "packed", "random_then_packed"]
+LengthHandling = Literal["random", "grouped", "stratified", "bucketed"]
 MicroBatching = Literal["fixed", "memory"]
-StepMode = Literal["random", "bucketed", "packed", "random_then_packed"]
+StepMode = Literal["random", "stratified", "bucketed"]
 """Which clips make up an optimizer step; ``"grouped"`` is the Trainer's own."""
 Distributed = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
 """In the order in which one would try them: each needs less memory than the one before, and sends more."""

@@ -94,13 +94,13 @@ class PlanOptions(EvaluationOptions):
     ``manager.attach`` of a plan that was loaded. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
     ``"bf16"``), ``gradient_checkpointing``, ``every_n_layers`` (of which checkpointing computes one again; above 1
     with transformers from 5.23 on), ``offload_checkpoints`` (what checkpointing saves lies in pinned host memory; with
-    transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"``, or
-    ``"random_then_packed"``, which packs from the second epoch on), ``max_length_s`` (longer clips are left out),
-    ``distributed`` (how several GPUs share the model: ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``),
-    ``lora_rank`` (above 0 trains adapters of that rank beside queries and values, as ``add_lora`` makes them, in place
-    of the model), ``loader_rate`` (seconds of audio that a worker prepares per second), ``price_usd_hour`` (of one
-    GPU), ``gpu_profile`` (the table of kernels that ``asrconfig profile-gpu`` measured on this card; None takes the one
-    in the cache folder). Those of ``EvaluationOptions``, too. None leaves it to the policy.
+    transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"stratified"`` or ``"bucketed"``),
+    ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model: ``"ddp"``,
+    ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``lora_rank`` (above 0 trains adapters of that rank beside
+    queries and values, as ``add_lora`` makes them, in place of the model), ``loader_rate`` (seconds of audio that a
+    worker prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that ``asrconfig
+    profile-gpu`` measured on this card; None takes the one in the cache folder). Those of ``EvaluationOptions``, too.
+    None leaves it to the policy.
 
     >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
     'adamw_torch_fused'

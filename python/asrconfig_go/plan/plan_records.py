@@ -120,7 +120,7 @@ class GPUPlanRecord:
     largest_batch: int
     """About the most clips, all of the longest, that fit in such a micro-batch."""
     length_handling: str
-    """The order of clips: ``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"`` or ``"random_then_packed"``."""
+    """The order of clips: ``"random"``, ``"grouped"``, ``"stratified"`` or ``"bucketed"``."""
     parts: PlannedStepParts | None
     """Of the mean step, without the loader; None without published figures."""
     step_s: Range | None
@@ -538,9 +538,7 @@ class ConfigRecord:
     ``"sum"``, or ``"given"`` for a function, which is not saved.
     """
     length_handling: LengthHandling
-    """Clips of a step: ``"random"``, ``"grouped"`` (the Trainer's), ``"bucketed"``, ``"packed"``, or
-    ``"random_then_packed"``: random in the first epoch.
-    """
+    """Clips of a step: ``"random"``, ``"grouped"`` (the Trainer's), ``"stratified"`` or ``"bucketed"``."""
     length_buckets: tuple[PlannedBucket, ...]
     """Of steps by length; else empty."""
     max_length_s: float | None

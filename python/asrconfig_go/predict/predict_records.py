@@ -22,7 +22,7 @@ class BatchingStrategy:
     """What one epoch costs in one order of clips, with one kind of split."""
 
     order: str
-    """``"random"``, ``"grouped"`` (as group_by_length of transformers), ``"bucketed"`` or ``"packed"``: see
+    """``"random"``, ``"grouped"`` (as group_by_length of transformers), ``"stratified"`` or ``"bucketed"``: see
     StepSampler.
     """
     split: str

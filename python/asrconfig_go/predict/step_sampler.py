@@ -32,11 +32,11 @@ class BatchingReport(BatchingRecord):
 
     def __repr__(self) -> str:
         head = f"{self.clips} clips, {self.audio_s / 3600:.2f} h, the longest {self.longest_s:.4g} s"
-        lines = [head, "  order     split    micro-batches  padding  memory used  by time   speed"]
+        lines = [head, "  order      split    micro-batches  padding  memory used  by time   speed"]
         for s in self.strategies:
             size = f" ({s.micro_batch} clips)" if s.micro_batch else ""
             lines.append(
-                f"  {s.order:<9} {s.split:<8} {s.micro_batches:>13}  {s.padding:>6.1%}  {s.use:>11.1%}  "
+                f"  {s.order:<10} {s.split:<8} {s.micro_batches:>13}  {s.padding:>6.1%}  {s.use:>11.1%}  "
                 f"{s.use_by_time:>7.1%}  {s.speed:>5.2f}×{size}"
             )
         return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
@@ -72,12 +72,12 @@ def compare_batching(
     ``cost_of_longest``).
 
     >>> report = compare_batching([2.0, 3.0, 9.0] * 2000, 32, [(5.0, 8), (10.0, 4)])
-    >>> report.find("packed", "optimal").speed > report.find("random", "fixed").speed
+    >>> report.find("stratified", "optimal").speed > report.find("random", "fixed").speed
     True
     """
     seconds = seconds_of(durations)
     request = _recipe_of(
-        seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=seed, buckets=buckets,
+        seconds, memory, mode="random", step_samples=step_samples, ranks=ranks, seed=seed, buckets=buckets,
         overhead_s=overhead_s, host_s=host_s, drop_last=drop_last,
     )  # fmt: skip
     return from_json(BatchingReport, native.call("batching.compare", {"options": request}, seconds.tobytes()))
@@ -105,7 +105,7 @@ def cost_of_longest(
     """
     seconds = seconds_of(durations)
     request = _recipe_of(
-        seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=0, buckets=BUCKETS,
+        seconds, memory, mode="random", step_samples=step_samples, ranks=ranks, seed=0, buckets=BUCKETS,
         overhead_s=overhead_s, host_s=host_s, drop_last=False,
     )  # fmt: skip
     limits = None if over_s is None else checked_list("over_s", over_s, float)
@@ -119,12 +119,12 @@ class StepSampler:
     ``mode`` selects the clips of a step of exactly ``step_samples``, over all processes:
 
     - ``"random"``: any;
+    - ``"stratified"``: as many of every length as any other step: random steps whose clips are shared out once more,
+      those of eight steps at a time. Of each eighth of their lengths, a step gets a group of neighbours, which need
+      little padding in micro-batches;
     - ``"bucketed"``: clips of similar length. They are grouped into at most ``buckets`` ranges of length, each of at
       least four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
-      randomness;
-    - ``"packed"``: random steps whose clips are shared out once more, those of eight steps at a time: of each range of
-      lengths, a step gets a group of neighbours. So it has clips of all lengths, and little padding in micro-batches;
-    - ``"random_then_packed"``: the order of ``"random"`` in epoch 0 and that of ``"packed"`` from epoch 1 on.
+      randomness.
 
     In every epoch each clip comes once. The last step is shorter where the clips are not a multiple, with any clips, a
     share for every process; with ``drop_last``, that many clips are left out, others in each epoch. (When fewer clips
@@ -170,7 +170,7 @@ class StepSampler:
         """The part of process ``rank`` of ``ranks``: its share of every step, of about the same seconds as the others'.
 
         ``shares`` are the clips of each process in a full step, where they are not even: the gradient of the step then
-        requires weights, which the guard gives. Packed steps do not have them. All processes take as many batches.
+        requires weights, which the guard gives. All processes take as many batches.
         The part counts its own epochs: call its ``set_epoch``, not that of the whole.
         Raises ``InvalidArgumentError`` when a step cannot be shared so.
         """

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _GRADIENT_BYTES = 4
 _STRATEGIES_BY_LENGTH = ("group_by_length", "batch_rebalance")
-_PACKED = ("packed", "random_then_packed")  # modes of ``StepSampler`` in which all ranks get shares of one size
 
 
 class PlanNotFollowedWarning(UserWarning):
@@ -101,7 +100,7 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
                 drop_last=args.dataloader_drop_last, overhead_s=config.micro_batch_overhead_s,
                 host_s=config.micro_batch_host_s,
             )  # fmt: skip
-            undo.callback(use_batches(trainer, sampler, _planned_shares(trainer, config, mode)))
+            undo.callback(use_batches(trainer, sampler, _planned_shares(trainer, config)))
             return undo.pop_all().close
         except AsrConfigError as error:
             rows = WORDS[config.row_kind].nouns
@@ -115,7 +114,7 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
     return lambda: None
 
 
-def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int] | None:
+def _planned_shares(trainer: Trainer, config: PlanRecord) -> list[int] | None:
     """The clips of each rank in a step, by the speed of its GPU; None where all have as many.
 
     It is a collective operation: the ranks exchange the planned shares of their GPUs.
@@ -127,7 +126,7 @@ def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int
         return None
     own = planned_device(config.devices, args.local_process_index)
     gathered = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
-    gathered[args.process_index] = own.samples if own and mode not in _PACKED else 0
+    gathered[args.process_index] = own.samples if own else 0
     torch.distributed.all_reduce(gathered)
     shares, planned = gathered.tolist(), [device.samples for device in config.devices]
     if len(set(planned)) < 2:
@@ -135,7 +134,7 @@ def _planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int
     if sorted(shares) == sorted(planned) and sum(shares) == args.train_batch_size * args.world_size:
         return list(shares)
     warnings.warn(
-        "the plan's shares of a step are not taken (processes, GPUs or order are not as planned); they are even",
+        "the plan's shares of a step are not taken (processes or GPUs are not as planned); they are even",
         PlanNotFollowedWarning,
         stacklevel=4,
     )

@@ -101,7 +101,7 @@ CALLS = [
     ("plan().select([{'audio': clip, 'text': 'a'}], [1.0, 2.0])", "pass one for each row",
      "plan().select([{'audio': clip, 'text': 'a'}], [1.0])"),
     ("ac.StepSampler('no', 4)", "scan_audio(source).durations", "ac.StepSampler(scan().durations, 4)"),
-    ("ac.StepSampler([1.0] * 8, 4, mode='sorted')", '"packed", "random_then_packed"', "ac.StepSampler([1.0] * 8, 4)"),
+    ("ac.StepSampler([1.0] * 8, 4, mode='sorted')", '"stratified", "bucketed"', "ac.StepSampler([1.0] * 8, 4)"),
     ("list(ac.StepSampler([1.0] * 9, 4).shard(0, 4))", "or drop_last",
      "list(ac.StepSampler([1.0] * 9, 4, drop_last=True).shard(0, 4))"),
     ("ac.train.use_batches(trainer(), ac.StepSampler([1.0] * 16, 8))", "set per_device_train_batch_size to 8",

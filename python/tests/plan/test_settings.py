@@ -90,7 +90,7 @@ TRAINER: dict[str, tuple[str, list[tuple[dict[str, Any], Any]]]] = {
         GROUPING,
         [
             ({"length_handling": handling, "group_by_length": handling == "grouped"}, group(handling == "grouped"))
-            for handling in ("random", "grouped", "bucketed", "packed")
+            for handling in ("random", "grouped", "bucketed", "stratified")
         ],
     ),
     "learning_rate": ("", [({"learning_rate": x}, x) for x in (1e-5, 3e-4)]),

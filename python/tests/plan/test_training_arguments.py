@@ -76,7 +76,7 @@ def test_two_settings_of_grouping_that_disagree(tmp_path: Path, grouped: bool, h
     built(tmp_path, config, group_by_length=False)  # an override settles it
 
 
-@pytest.mark.parametrize("handling", ["bucketed", "packed"])
+@pytest.mark.parametrize("handling", ["bucketed", "stratified"])
 def test_a_sampler_s_plan_is_not_grouped_by_the_trainer(tmp_path: Path, handling: str) -> None:
     config = make_plan(group_by_length=True, length_handling=handling)
     with pytest.warns(UnsupportedSettingWarning, match="so clips are not grouped"):

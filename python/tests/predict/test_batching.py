@@ -36,7 +36,7 @@ class Fake(OpenedTrace):
         return [min(32, int((limit_bytes or 60) / shape.seconds)) for shape in longest]
 
 
-@pytest.mark.parametrize("mode", ["random", "bucketed", "packed"])
+@pytest.mark.parametrize("mode", ["random", "bucketed", "stratified"])
 @pytest.mark.parametrize(("count", "ranks"), [(2000, 1), (2003, 2), (2001, 4)])
 def test_every_clip_comes_once_over_all_processes(mode: str, count: int, ranks: int) -> None:
     durations = clips(count)
@@ -107,14 +107,14 @@ def test_a_memory_model_becomes_a_table() -> None:
 
 def test_comparison() -> None:
     report = compare_batching(clips(20_000), 64, TABLE, ranks=2)
-    plain, packed = report.strategies[0], report.find("packed", "optimal")
+    plain, even = report.strategies[0], report.find("stratified", "optimal")
     assert (plain.order, plain.split, plain.micro_batch, plain.speed) == ("random", "fixed", 2, 1.0)
-    assert packed.padding < 0.05 < 0.2 < plain.padding
-    assert packed.use > plain.use
-    assert packed.speed == pytest.approx(plain.slowest_s / packed.slowest_s)
+    assert even.padding < 0.05 < 0.2 < plain.padding
+    assert even.use > plain.use
+    assert even.speed == pytest.approx(plain.slowest_s / even.slowest_s)
     assert not any(s.over_memory for s in report.strategies)
     assert {s.steps for s in report.strategies} == {math.ceil(20_000 / 64)}
-    assert f"packed    optimal  {packed.micro_batches:>13}" in repr(report)
+    assert f"stratified  optimal  {even.micro_batches:>13}" in repr(report)
     with pytest.raises(InvalidArgumentError, match="no strategy sorted optimal"):
         report.find("sorted", "optimal")
     assert "! an epoch has only 3 steps" in repr(compare_batching(clips(100), 32, TABLE))
@@ -124,7 +124,7 @@ def test_comparison() -> None:
 def test_the_figures_are_those_of_the_sampler(host_s: float) -> None:
     """Counted from the sampler's own batches, cut by the library and as the guard cuts."""
     durations = clips(5000)
-    for mode in ("random", "bucketed", "packed"):
+    for mode in ("random", "bucketed", "stratified"):
         figures = compare_batching(durations, 32, TABLE, seed=9, host_s=host_s).find(mode, "optimal")
         padded, micro_batches = 0.0, 0
         for step in StepSampler(durations, 32, mode=mode, memory=TABLE, seed=9, host_s=host_s):

@@ -28,7 +28,7 @@ from scripts import batches_in_training
 from scripts.batches_in_training import DURATIONS, SAMPLES, TABLE, sampler, trainer_with
 from tiny_training import Points, tiny_trainer
 
-MODES = ["random", "bucketed", "packed", "random_then_packed"]
+MODES = ["random", "stratified", "bucketed"]
 STEPS = 6  # of an epoch: five of four clips and one of one
 
 
@@ -47,12 +47,6 @@ def expected(mode: str, epochs: int = 3) -> list[list[int]]:
 
 def flat(batches: list[list[int]]) -> list[int]:
     return list(chain.from_iterable(batches))
-
-
-def test_a_first_epoch_in_random_order() -> None:
-    made = expected("random_then_packed")
-    assert made[:STEPS] == expected("random")[:STEPS]
-    assert made[STEPS:] == expected("packed")[STEPS:]
 
 
 def epochs_of(steps_seen: list[list[int]], steps: int = STEPS) -> list[list[int]]:
@@ -76,7 +70,7 @@ def test_a_training_sees_the_steps_of_the_sampler(tmp_path: Path, mode: str) -> 
 @pytest.mark.parametrize("step", [2, 6, 9, 12, 15])
 @pytest.mark.parametrize(
     ("mode", "guarded", "epochs"),
-    [("random", False, 3), ("random", True, 3), ("random_then_packed", False, 3), ("random_then_packed", True, 2.75)],
+    [("random", False, 3), ("random", True, 3), ("bucketed", False, 3), ("bucketed", True, 2.75)],
 )
 def test_a_resumed_training_goes_on_exactly(tmp_path: Path, mode: str, step: int, guarded: bool, epochs: float) -> None:
     """In the first epoch, at its end, in the second, at its end and in the third, whole or not."""
@@ -232,7 +226,7 @@ def padded_steps(steps: list[list[int]]) -> int:
     return sum(len(split_by_memory([DURATIONS[i] for i in step], TABLE)) for step in steps)
 
 
-def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> None:
+def test_the_guard_fills_the_micro_batches_that_were_counted(tmp_path: Path) -> None:
     """A speech model, its clips as long as DURATIONS in hundredths: the guard cuts as the figures say."""
     from transformers import Trainer, TrainingArguments
 
@@ -256,7 +250,7 @@ def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> N
         def largest_batch(self, seconds: float, limit: int | None = None, *, near: int = 1) -> int:
             return next((fits for up_to, fits in TABLE if up_to >= seconds), 0)
 
-    model, steps = wav2vec2("mean"), sampler("packed")
+    model, steps = wav2vec2("mean"), sampler("stratified")
     appetite, collator = Appetite(model, None), Collator()
     arguments = TrainingArguments(
         str(tmp_path), per_device_train_batch_size=4, num_train_epochs=1, save_strategy="no", report_to="none",
@@ -267,18 +261,18 @@ def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> N
     guard = attach(trainer, memory=Memory())
     trainer.train()
     assert not guard.events
-    assert collator.order == flat(expected("packed", 1))
+    assert collator.order == flat(expected("stratified", 1))
     shapes = [shape for shape in appetite.shapes if shape[1] >= 100]
     assert sum(size for size, _ in shapes) >= SAMPLES
     assert all(size <= Memory().largest_batch(length / 100) for size, length in shapes)
-    assert len(shapes) == padded_steps(expected("packed", 1))
+    assert len(shapes) == padded_steps(expected("stratified", 1))
     report = ac.compare_batching(DURATIONS, 4, TABLE, seed=11, buckets=2)
-    assert padded_steps(expected("packed", 1)) == report.find("packed", "optimal").micro_batches
+    assert padded_steps(expected("stratified", 1)) == report.find("stratified", "optimal").micro_batches
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without processes")
-@pytest.mark.parametrize(("mode", "step"), [("random", 8), ("packed", 8), ("random_then_packed", 6)])
+@pytest.mark.parametrize(("mode", "step"), [("random", 8), ("stratified", 8), ("bucketed", 6)])
 def test_two_processes(tmp_path: Path, mode: str, step: int) -> None:
     """Shared without loss or repeats, and on from a checkpoint in the middle or at the begin of the second epoch."""
     path = os.pathsep.join(p for p in sys.path if p)

@@ -266,7 +266,7 @@ def test_steps_of_unequal_micro_batches(config: Any) -> None:
         table = memory_table(memory, max(durations), limit)
         assert all(b <= a for (_, a), (_, b) in itertools.pairwise(table))
         with pytest.warns(BatchingWarning, match="only 4 steps"):
-            sampler = ac.StepSampler(durations, 15, mode="packed", memory=table)
+            sampler = ac.StepSampler(durations, 15, mode="stratified", memory=table)
         run = memory.simulate_steps(durations, sampler, table=table, count=40, limit_bytes=limit)
         assert run.steps == 40 and run.micro_batches > 80
         assert run.peak_allocated <= run.peak_reserved <= limit

@@ -62,9 +62,9 @@ def trained(tmp_path: Path, plan: dict[str, Any], data: Clips, **settings: Any) 
     return Trainer(wav2vec2("mean"), args, train_dataset=data, data_collator=collate), manager
 
 
-PACKED: dict[str, Any] = {
+STRATIFIED: dict[str, Any] = {
     "micro_batching": "memory",
-    "length_handling": "packed",
+    "length_handling": "stratified",
     "target_batch_size": 8,
     "per_device_train_batch_size": 2,
     "gradient_accumulation_steps": 4,
@@ -75,16 +75,16 @@ PACKED: dict[str, Any] = {
 def room() -> None:
     """A budget with room for three of the longest clips, beside what a process takes."""
     with ac.MemoryModel.trace(wav2vec2("mean"), precision="fp32", accumulation=4, progress=False) as memory:
-        PACKED["budget_bytes"] = 1_000_000_000 + memory.estimate(3, max(SECONDS), timeline=0).peak_reserved
+        STRATIFIED["budget_bytes"] = 1_000_000_000 + memory.estimate(3, max(SECONDS), timeline=0).peak_reserved
 
 
 @pytest.mark.parametrize(
     "handling",
-    ["packed", *(pytest.param(h, marks=pytest.mark.slow) for h in ("bucketed", "random", "random_then_packed"))],
+    ["stratified", *(pytest.param(h, marks=pytest.mark.slow) for h in ("bucketed", "random"))],
 )
 def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     data = Clips()
-    trainer, manager = trained(tmp_path, {**PACKED, "length_handling": handling}, data)
+    trainer, manager = trained(tmp_path, {**STRATIFIED, "length_handling": handling}, data)
     sizes: list[int] = []
     guard = manager.attach(trainer)
     trainer.model.register_forward_pre_hook(
@@ -99,7 +99,7 @@ def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     assert len(set(sizes)) > 1 and max(sizes) <= 8, "sized by memory, not one size"
     steps = [data.given[i : i + 8] for i in range(0, len(SECONDS), 8)]
     spread = sum(max(SECONDS[i] for i in step) - min(SECONDS[i] for i in step) for step in steps) / len(steps)
-    assert spread < 1.2 if handling == "bucketed" else spread > (1.5 if handling.startswith("random") else 0)
+    assert spread < 1.2 if handling == "bucketed" else spread > 1.5
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4), "put back"
 
 
@@ -110,11 +110,11 @@ def test_a_resumed_run_keeps_its_steps_when_the_plan_has_others(tmp_path: Path) 
                 raise KeyboardInterrupt
 
     before, after = Clips(), Clips()
-    trainer, manager = trained(tmp_path, PACKED, before, save_strategy="steps", save_steps=5)
+    trainer, manager = trained(tmp_path, STRATIFIED, before, save_strategy="steps", save_steps=5)
     trainer.add_callback(Killed)
     with pytest.raises(KeyboardInterrupt):
         manager.train(trainer, verbose=False)
-    trainer, manager = trained(tmp_path, PACKED, after, save_strategy="steps", save_steps=5)
+    trainer, manager = trained(tmp_path, STRATIFIED, after, save_strategy="steps", save_steps=5)
     trainer.args.gradient_accumulation_steps = 8
     manager.train(trainer, resume=True, verbose=False)
     assert manager.report is not None and manager.report.batch == (8, 1, 1)
@@ -130,7 +130,7 @@ def test_the_guard_recomputes_as_planned_for_it(
     tmp_path: Path, knows_rule: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}
-    plan = {**PACKED, "length_handling": "random", **batches, "unguarded": {**UNGUARDED, **TWO}}
+    plan = {**STRATIFIED, "length_handling": "random", **batches, "unguarded": {**UNGUARDED, **TWO}}
     trainer, manager = trained(tmp_path, plan, Clips(), gradient_checkpointing=True, max_steps=1)
     trainer.model.gradient_checkpointing_enable()
     monkeypatch.setattr(Guard, "knows_rule", knows_rule)
@@ -148,7 +148,7 @@ def test_the_guard_recomputes_as_planned_for_it(
 
 
 def test_checkpointing_of_one_s_own_stays(tmp_path: Path) -> None:
-    plan = {**PACKED, "unguarded": UNGUARDED}
+    plan = {**STRATIFIED, "unguarded": UNGUARDED}
     trainer, manager = trained(tmp_path, plan, Clips(), gradient_checkpointing=True)
     manager.attach(trainer)
     assert recomputes(trainer.args), "in batches of 2 × 4, which are not the plan's"
@@ -179,7 +179,7 @@ def test_durations_count_only_in_the_order_of_the_rows(tmp_path: Path) -> None:
     for measured in (rows, shuffled):
         assert all(is_in_order(d, measured) for d in (measured, measured.map(dict), measured.select([1, 5, 7])))
         assert not is_in_order(rows.shuffle(seed=2), measured)
-    trainer, manager = trained(tmp_path, PACKED, Clips())
+    trainer, manager = trained(tmp_path, STRATIFIED, Clips())
     manager.profile_dataset(rows)
     trainer.train_dataset = shuffled
     with pytest.warns(PlanNotFollowedWarning, match="of the training set, in its order, were not measured"):
@@ -187,7 +187,7 @@ def test_durations_count_only_in_the_order_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
-    trainer, manager = trained(tmp_path, PACKED, Clips())
+    trainer, manager = trained(tmp_path, STRATIFIED, Clips())
     manager.attach(trainer, memory=False)
     assert trainer.args.gradient_accumulation_steps == 4
 
@@ -204,7 +204,7 @@ def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: dict[str, Any], reason: str) -> None:
-    trainer, manager = trained(tmp_path, PACKED, data, **settings)
+    trainer, manager = trained(tmp_path, STRATIFIED, data, **settings)
     with pytest.warns(PlanNotFollowedWarning, match=reason):
         guard = manager.attach(trainer)
     assert trainer.args.gradient_accumulation_steps == 4, "the Trainer's own batches"
@@ -214,7 +214,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: 
 
 @pytest.mark.slow
 def test_unknown_durations_are_named(tmp_path: Path) -> None:
-    trainer, manager = trained(tmp_path, PACKED, Clips())
+    trainer, manager = trained(tmp_path, STRATIFIED, Clips())
     manager.durations[3] = manager.durations[40] = float("nan")
     expected = r"durations of 2 of 96 clips are not known, .*: rows 3, 40\); .*config\.select\(dataset\)"
     with pytest.warns(PlanNotFollowedWarning, match=expected):
@@ -227,7 +227,7 @@ def test_unknown_durations_are_named(tmp_path: Path) -> None:
 
 def test_a_plan_made_with_the_data_that_is_trained_on_is_followed(tmp_path: Path) -> None:
     """As ``create_optimal_config`` leaves it, once it is told of the filtered dataset."""
-    trainer, manager = trained(tmp_path, PACKED, Clips(SECONDS[:24]))
+    trainer, manager = trained(tmp_path, STRATIFIED, Clips(SECONDS[:24]))
     with pytest.warns(PlanNotFollowedWarning, match="plan with the dataset that is trained on"):
         manager.attach(trainer).detach()
     manager.durations = array("d", SECONDS[:24])
@@ -245,10 +245,10 @@ class OwnLoss(Trainer):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("handling", "fits_whole"),
     [
-        ("packed", False),
+        ("stratified", False),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("packed", True), ("random", False), ("random", True))
+            for case in (("stratified", True), ("random", False), ("random", True))
         ),
     ],
 )
@@ -256,7 +256,7 @@ def test_a_loss_of_unknown_rule_keeps_the_batches_of_the_trainer(
     tmp_path: Path, handling: str, fits_whole: bool
 ) -> None:
     data, sizes = Clips(), list[int]()
-    plan = {**PACKED, "length_handling": handling, "micro_batch_size": 8 if fits_whole else 1}
+    plan = {**STRATIFIED, "length_handling": handling, "micro_batch_size": 8 if fits_whole else 1}
     trainer, manager = trained(tmp_path, plan, data)
     trainer = OwnLoss(trainer.model, trainer.args, train_dataset=data, data_collator=collate)
     with pytest.warns(PlanNotFollowedWarning, match=f"plan's {handling} steps are not taken .what the loss divides by"):
@@ -283,7 +283,7 @@ def test_clips_over_the_limit_on_length_are_left_out_of_the_durations(tmp_path: 
     limit = 2.0
     short = [s for s in SECONDS if s <= limit]
     data = Clips(short)
-    trainer, manager = trained(tmp_path, {**PACKED, "max_length_s": limit}, data)
+    trainer, manager = trained(tmp_path, {**STRATIFIED, "max_length_s": limit}, data)
     manager.train(trainer, verbose=False)
     assert sorted(data.given) == list(range(len(short)))
 
@@ -291,11 +291,11 @@ def test_clips_over_the_limit_on_length_are_left_out_of_the_durations(tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("handling", "epochs", "step"),
-    [("packed", 1, 3), *(("random_then_packed", 1.5, step) for step in (3, 12, 15))],
+    [("random", 1, 3), *(("stratified", 1.5, step) for step in (3, 12, 15))],
 )
 def test_a_resumed_run_takes_the_steps_that_are_left(tmp_path: Path, handling: str, epochs: float, step: int) -> None:
-    """Of 12 an epoch: also where the order changes between epochs, before, at and after that."""
-    plan, undisturbed = {**PACKED, "length_handling": handling}, Clips()
+    """Of 12 an epoch: before, at and after the end of the first."""
+    plan, undisturbed = {**STRATIFIED, "length_handling": handling}, Clips()
     trainer, manager = trained(tmp_path / "whole", plan, undisturbed, num_train_epochs=epochs)
     manager.train(trainer, verbose=False)
     assert trainer.state.global_step == 12 * epochs
@@ -333,7 +333,7 @@ def test_a_share_that_fits_whole_needs_no_trace(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(ac.MemoryModel, "trace", trace)
     data = Clips()
-    trainer, manager = trained(tmp_path, {**PACKED, "micro_batch_size": 8}, data)
+    trainer, manager = trained(tmp_path, {**STRATIFIED, "micro_batch_size": 8}, data)
     manager.train(trainer, verbose=False)
     assert sorted(data.given) == list(range(len(SECONDS)))
     assert trainer.state.global_step == len(SECONDS) // 8
@@ -341,7 +341,7 @@ def test_a_share_that_fits_whole_needs_no_trace(tmp_path: Path, monkeypatch: pyt
 
 def test_a_planned_step_is_traced_as_one_batch(tmp_path: Path) -> None:
     """Not as the Trainer's windows, whose inputs all lie on the device at once."""
-    trainer, manager = trained(tmp_path, PACKED, Clips(), learning_rate=1e-4)
+    trainer, manager = trained(tmp_path, STRATIFIED, Clips(), learning_rate=1e-4)
     guard = manager.attach(trainer)
     assert guard.budgets["training"]._memory.settings.accumulation == 3  # type: ignore[attr-defined]
     guard.detach()

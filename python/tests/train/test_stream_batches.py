@@ -198,7 +198,7 @@ def test_what_is_refused() -> None:
         ({"dataset": "clips.zip"}, ""),
         ({"window_clips": 0}, "window_clips"),
         ({"window_bytes": 0}, "window_clips"),
-        ({"mode": "packed"}, ""),
+        ({"mode": "stratified"}, ""),
         ({"seed": -1}, ""),
     ):
         with pytest.raises(InvalidArgumentError) as caught:
