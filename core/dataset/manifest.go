@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -42,6 +43,7 @@ type manifest struct {
 	field   string                       // with the transcript, "" for any of textColumns
 	audio   string                       // the field with the path, "" for any of audioColumns
 	listing *Table                       // gets the rows of a listing; nil without one
+	splits  []string                     // of the rows that are wanted; none: all
 	entries []entry                      // one for each line that is not blank, the bad ones too
 	good    int                          // how many entries are clips
 	files   map[string]*measuredFile     // files that rows cut pieces out of, by path
@@ -70,7 +72,7 @@ var manifestReaders = map[string]func(*manifest) error{
 //   - .jsonl, .json, .ndjson: one JSON object a line, or an array of them, with the path in one of
 //     the columns (NeMo, ESPnet, Hugging Face), or Lhotse's cuts and recordings;
 //   - .csv: a header line and rows, divided by one of the delimiters and quoted as in RFC 4180 (see
-//     records);
+//     records), or without a header as LJSpeech's (see headless);
 //   - .tsv: tab-separated with a header line, where a quotation mark mostly belongs to the text
 //     (Common Voice); or with the folder alone in the first line (fairseq);
 //   - .txt, .lst: one path a line; .scp, segments, utt2dur: Kaldi.
@@ -78,32 +80,63 @@ var manifestReaders = map[string]func(*manifest) error{
 // A row may cut a piece out of a file (see piece). A byte order mark, CRLF and empty lines do not
 // matter. A bad line becomes a stray that names it. A manifest without any path column is an error
 // that names the columns it has; a text that is not UTF-8 is an error, too.
-func readManifest(ctx context.Context, path string, r Request) ([]entry, error) {
+//
+// The name is that of what was read: with its split, where rows of others were left out.
+func readManifest(ctx context.Context, path string, r Request) (entries []entry, name string,
+	err error) {
 	plain := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	read := manifestReaders[filepath.Ext(plain)]
 	if read == nil {
 		read = manifestReaders[filepath.Base(plain)]
 	}
 	if read == nil {
-		return nil, fault.New(fault.Unsupported, "use "+manifestKind,
+		return nil, "", fault.New(fault.Unsupported, "use "+manifestKind,
 			"manifest %s has none of the known extensions", fault.Printable(path))
 	}
 	m, closeFile, err := openManifest(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer closeFile()
 	m.texts, m.field, m.audio, m.listing = r.Texts, r.TextField, r.AudioField, r.table
+	if m.splits = r.Splits; len(m.splits) > 0 {
+		m.listing = &Table{wanted: []string{splitColumn}}
+	}
 	if err := m.checkEncoding(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := read(m); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := m.resolvePaths(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return m.entries, nil
+	return m.entries, path + m.keepSplits(), nil
+}
+
+// splitColumn has the split that a row belongs to; a row without one is of train.
+const splitColumn = "split"
+
+// keepSplits leaves out the rows of other splits, where some are of the wanted ones, and returns
+// which are kept, behind a comma.
+func (m *manifest) keepSplits() string {
+	isOther := func(e entry) bool {
+		if e.more == nil || e.more.extra == nil {
+			return false
+		}
+		split := e.more.extra[0]
+		return split != nil && *split != "" && !slices.Contains(m.splits, *split)
+	}
+	read := len(m.entries)
+	if len(m.splits) == 0 || !slices.ContainsFunc(m.entries, func(e entry) bool {
+		return !e.stray && !isOther(e)
+	}) {
+		return ""
+	}
+	if m.entries = slices.DeleteFunc(m.entries, isOther); len(m.entries) == read {
+		return ""
+	}
+	return ", split " + m.splits[0]
 }
 
 // openManifest opens a regular file for reading line by line, through gzip when its name says so.

@@ -24,7 +24,7 @@ func listed(t *testing.T, name, content string) ([]string, error) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, name)
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	entries, err := readManifest(context.Background(), path, Request{})
+	entries, _, err := readManifest(context.Background(), path, Request{})
 	var all []string
 	for _, e := range entries {
 		if e.stray {
@@ -102,12 +102,12 @@ func TestRefusedManifests(t *testing.T) {
 		})
 	}
 	for _, missing := range []string{"/nowhere/m.csv", ""} {
-		_, err := readManifest(context.Background(), missing, Request{})
+		_, _, err := readManifest(context.Background(), missing, Request{})
 		require.Error(t, err)
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe.csv")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	_, err := readManifest(context.Background(), pipe, Request{})
+	_, _, err := readManifest(context.Background(), pipe, Request{})
 	isFault(t, err, fault.NotFound, "not a regular file")
 }
 
@@ -138,7 +138,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
 		path := filepath.Join(t.TempDir(), "m"+[]string{".jsonl", ".csv", ".tsv"}[kind%3])
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		entries, err := readManifest(context.Background(), path, Request{})
+		entries, _, err := readManifest(context.Background(), path, Request{})
 		if err != nil {
 			assert.NotEqual(t, fault.Internal, fault.From(err).Code)
 			return

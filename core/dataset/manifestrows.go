@@ -344,6 +344,10 @@ func (m *manifest) rows(tabs bool) error {
 	if folder := names[0]; tabs && len(names) == 1 && filepath.IsAbs(folder) {
 		// fairseq: then "path, samples" a line
 		m.folder, r.header = folder, header{0, -1, -1, -1, -1, -1, 0, nil}
+	} else if bars := m.headless(head, names); bars > 0 {
+		r.dialect = dialect{delimiter: '|', literal: true}
+		r.header = header{0, bars, -1, -1, -1, -1, bars + 1, nil}
+		r.ahead, r.number = append([]string{head}, r.ahead...), r.number-1
 	} else if r.header, err = m.header(names); err != nil {
 		return err
 	}
@@ -360,6 +364,23 @@ func (m *manifest) rows(tabs bool) error {
 			return err
 		}
 	}
+}
+
+// headless returns the bars in the first line of a table without a header, as LJSpeech's of "name|
+// text|normalized text", and 0 for other tables.
+func (m *manifest) headless(head string, names []string) (bars int) {
+	name, _, _ := strings.Cut(head, "|")
+	if name == "" || column(names, either(m.audio, audioColumns)...) >= 0 {
+		return 0
+	}
+	for _, sub := range usualFolders {
+		for _, ending := range usualEndings {
+			if countFiles(filepath.Join(m.folder, sub), ending, []string{name}, 0) > 0 {
+				return strings.Count(head, "|")
+			}
+		}
+	}
+	return 0
 }
 
 // head returns the first line that is not blank.

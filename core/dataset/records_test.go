@@ -145,6 +145,30 @@ func TestNamesWithoutEndings(t *testing.T) {
 	assert.Equal(t, []string{`wavs/LJ1.wav 1.000 "one"`, `wavs/LJ2.wav 1.000 "two"`, "wavs/gone.wav: no such file"}, told(scan(t, Request{Manifest: root + "/m.csv", Texts: true}), root))
 }
 
+func TestTablesWithoutAHeader(t *testing.T) {
+	root := tree(t, map[string][]byte{"wavs/LJ1.wav": wavOf(16000), "wavs/LJ2.wav": wavOf(16000), "metadata.csv": []byte("LJ1|in 1843, \"no\"|in eighteen, \"no\"\nLJ2|\"two\"|\"two\n")})
+	want := []string{`wavs/LJ1.wav 1.000 "in eighteen, \"no\""`, `wavs/LJ2.wav 1.000 "\"two"`}
+	for _, r := range []Request{{Folder: root, Texts: true}, {Manifest: root + "/metadata.csv", Texts: true}} {
+		assert.Equal(t, want, told(scan(t, r), root))
+	}
+	named := tree(t, map[string][]byte{"audio/a.wav": wavOf(16000), "m.csv": []byte("audio|text\na.wav|one\n")})
+	assert.Equal(t, []string{`audio/a.wav 1.000 "one"`}, told(scan(t, Request{Manifest: named + "/m.csv", Texts: true}), named))
+}
+
+func TestSplitsOfAManifest(t *testing.T) {
+	files := map[string][]byte{"a.wav": wavOf(16000), "b.wav": wavOf(16000), "c.wav": wavOf(16000),
+		"m.csv": []byte("path,split\na.wav,train\nb.wav,test\nc.wav,\n"), "tests.csv": []byte("path,split\na.wav,dev\nb.wav,test\n"), "all.csv": []byte("path\na.wav\n"),
+		"m.jsonl": []byte("{\"path\":\"a.wav\",\"split\":\"train\"}\nbad\n{\"path\":\"b.wav\",\"split\":\"test\"}\n")}
+	root := tree(t, files)
+	for name, want := range map[string][]string{"m.csv": {"a.wav", "c.wav"}, "tests.csv": {"a.wav", "b.wav"}, "all.csv": {"a.wav"}, "m.jsonl": {"a.wav", "m.jsonl:2"}} {
+		result := scan(t, Request{Manifest: filepath.Join(root, name), Splits: []string{"train"}})
+		assert.Equal(t, want, names(result.Clips, root))
+		assert.Equal(t, name[0] == 'm', strings.HasSuffix(result.Profile.Source, ", split train"))
+	}
+	_, err := Scan(context.Background(), Request{Manifest: tree(t, map[string][]byte{"m.csv": []byte("x,y\n1,2\n")}) + "/m.csv", Splits: []string{"train"}}, nil)
+	assert.ErrorContains(t, err, "has no column with paths")
+}
+
 func TestTheTableOfAFolder(t *testing.T) {
 	files := map[string][]byte{"b.wav": wavOf(16000), "a.wav": wavOf(32000), "no.wav": wavOf(1), "metadata.csv": []byte("file_name,transcription\nb.wav,two\na.wav,one\n")}
 	root := tree(t, files)

@@ -51,6 +51,9 @@ type Request struct {
 	// AudioField names the column of a manifest that holds the paths; without it, the first of
 	// audioColumns is taken.
 	AudioField string `json:"audio_field"`
+	// Splits are those of a manifest with a column "split" whose rows are wanted, and all rows
+	// where none is of them; empty: all. A row without a split is of train.
+	Splits []string `json:"splits"`
 	// List lists the rows of a manifest with their texts and with these further Columns, or the
 	// files of a folder, and measures nothing.
 	List    bool     `json:"list"`
@@ -160,13 +163,13 @@ func (r Request) sources() (count int, empty string) {
 func (r Request) list(ctx context.Context) (entries []entry, name string, err error) {
 	switch {
 	case r.Folder != "" && kaldiList(r.Folder) != "":
-		entries, err = readManifest(ctx, kaldiList(r.Folder), r)
+		entries, _, err = readManifest(ctx, kaldiList(r.Folder), r)
 		name = fmt.Sprintf("Kaldi folder %s", r.Folder)
 	case r.Folder != "" && tableOf(r.Folder) != "":
-		entries, err = readManifest(ctx, tableOf(r.Folder), r)
-		name = fmt.Sprintf("manifest %s", tableOf(r.Folder))
+		entries, name, err = readManifest(ctx, tableOf(r.Folder), r)
+		name = "manifest " + name
 		if err != nil && fault.From(err).Code == fault.InvalidArgument {
-			// no table with a header, as LJSpeech's
+			// a table of something else
 			entries, err = listFolder(ctx, r.Folder)
 			name = fmt.Sprintf("folder %s", r.Folder)
 		}
@@ -182,8 +185,8 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		}
 		name = fmt.Sprintf("folder %s", r.Folder)
 	case r.Manifest != "":
-		entries, err = readManifest(ctx, r.Manifest, r)
-		name = fmt.Sprintf("manifest %s", r.Manifest)
+		entries, name, err = readManifest(ctx, r.Manifest, r)
+		name = "manifest " + name
 	case len(r.Shards) > 0:
 		entries, err = listShards(ctx, r.Shards)
 		name = "shards " + strings.Join(r.Shards[:min(3, len(r.Shards))], ", ")

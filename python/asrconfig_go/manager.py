@@ -92,7 +92,7 @@ class ASRConfigManager:
         self.durations, self._unit, self._scan = array("d"), None, None
         self._streamed = source.is_stream
         if source.kind == "profile":
-            self.dataset = dataset
+            self.dataset = source.data
         else:
             scanned = scan_audio(dataset, sample_size=sample_size, **options)
             self._scan = (source.data, scanned) if len(scanned) else None

@@ -45,7 +45,7 @@ def create_optimal_config(
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """Measure the machine, the audio and the model, and plan the training.
 
-    ``dataset``: see ``scan_audio``, whose result it may be; of a folder with splits train is planned for; ``model``:
+    ``dataset``: see ``scan_audio``, whose result it may be; of files with splits train is planned for; ``model``:
     see ``profile_model`` (without one, ``model_name`` is looked up in the catalogue). ``target_batch_size`` is the
     number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the
     plan may use. ``settings`` are the other fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of
@@ -68,7 +68,6 @@ def create_optimal_config(
     from ._core.output import first_process, show
     from ._core.records import json_fields, to_json
     from ._core.render import say, title
-    from .data.source import open_source
     from .data.splits import trained_part
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
@@ -90,8 +89,7 @@ def create_optimal_config(
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
     profile = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
-    dataset = trained_part(dataset)
-    opened = open_source(dataset)
+    opened = trained_part(dataset)
     own_batches = collator is not None or batch_fn is not None
     batches: Any = collator
     if not own_batches and processor is not None:
@@ -99,7 +97,7 @@ def create_optimal_config(
 
         batches = processor_examples(opened.data, processor, model)
     measured = manager.profile_dataset(
-        dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
+        opened, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
     say(verbose, "Dataset", title("dataset", to_json(measured)))
     manager._training_check.plan(opened.data, model, processor, collator, manager.durations)

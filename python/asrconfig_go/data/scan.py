@@ -107,7 +107,7 @@ def scan_audio(
             )
         return opened.scan
     prepared = PreparedRows(model, examples_of(source, collator, model))
-    reader = SourceReader(sampling_rate, sample_size, seed, prepared)
+    reader = SourceReader(sampling_rate, sample_size, seed, prepared, opened.trained)
     scan_input = reader.read(opened)
     options: dict[str, Any] = {"workers": workers, "cache": scan_cache(cache), "batch_size": batch_size, "seed": seed}
     if scan_input.unit is not None:

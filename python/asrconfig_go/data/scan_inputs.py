@@ -18,7 +18,7 @@ from .._core.files import user_path, utf8
 from .._core.output import listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .scan_rows import PreparedRows, ScanInput, array_clip, clips_piece
-from .source import CLIPS, Source, is_array, kind, open_source
+from .source import CLIPS, TRAIN, Source, is_array, kind, open_source
 from .table_sources import (
     STREAM_SAMPLE,
     frame_table,
@@ -45,20 +45,24 @@ _ACCEPTED = (
 class SourceReader:
     """Makes the input of a scan: of a sample of ``sample_size`` rows, of arrays at ``sampling_rate``.
 
-    ``prepared`` measures rows that hold a model's input.
+    ``prepared`` measures rows that hold a model's input; ``trained`` is as of ``Source``.
     """
 
     sampling_rate: int = 0
     sample_size: int | None = None
     seed: int = 0
     prepared: PreparedRows = field(default_factory=PreparedRows)
+    trained: bool = False
 
     def read(self, source: Source) -> ScanInput:
         """What to scan. Raises ``InvalidArgumentError`` with the accepted kinds for what is no dataset."""
         data: Any = source.data
         match source.kind:
             case "path":
-                return self._path(os.fsdecode(data))
+                scan_input = self._path(os.fsdecode(data))
+                if self.trained and scan_input.request is not None:
+                    scan_input.request["splits"] = TRAIN
+                return scan_input
             case "paths":
                 return self._paths(data if set(map(type, data)) == {str} else [os.fsdecode(item) for item in data])
             case "address" | "stream":
@@ -127,7 +131,7 @@ class SourceReader:
 
     def parquet(self, paths: Sequence[str | Path]) -> ScanInput:
         """Parquet files one behind the other."""
-        return read_parquet(list(map(Path, paths)), sample_size=self.sample_size, seed=self.seed)
+        return read_parquet(list(map(Path, paths)), sample_size=self.sample_size, seed=self.seed, trained=self.trained)
 
     def _rows(self, source: Source) -> ScanInput:
         """Rows that hold a model's input, or else arrays."""

@@ -20,6 +20,8 @@ SourceKind = Literal[
 ]  # fmt: skip
 CLIPS = Path(__file__).parent / "clips"
 """The folder of the demo's spoken digits, with their ``manifest.jsonl``."""
+TRAIN = ("train", "training")
+EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
 _BUILDERS = {".parquet": "parquet", ".tar": "webdataset"}
 
 
@@ -35,11 +37,13 @@ class Source:
             arrays; ``"indexed"``, rows by number, as of a torch dataset; ``"iterable"``; ``"profile"`` of a dataset
             that is not here; ``"other"``, none.
         scan: The result of a scan, if that was passed.
+        trained: Of files with a split train, that alone is meant.
     """
 
     data: Any
     kind: SourceKind
     scan: ScanResult | None = None
+    trained: bool = False
 
     @property
     def length(self) -> int | None:

@@ -35,14 +35,12 @@ from .segments import (
     segment_column,
     subtitles_beside,
 )
-from .source import CLIPS, open_source
-from .table_sources import frame_table, read_saved
+from .source import CLIPS, EVALUATION, TRAIN, Source, open_source
+from .table_sources import SPLIT, dataset_texts, files_by_split, frame_table, read_saved
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-TRAIN = ("train", "training")
-EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".scp")
 _AT_ONCE = 50_000  # rows fetched per call
 _NAMED = 5  # bad rows that a note names
@@ -153,18 +151,19 @@ def _parts(folder: Path, tables: dict[str, Path]) -> dict[str, Path]:
     return next((parts for parts in (manifests, *of_all, folders) if {"", *TRAIN} & set(parts)), {})
 
 
-def trained_part(dataset: object) -> object:
-    """What ``load_speech`` trains on: of a folder with splits the manifest or the folder of its split train.
+def trained_part(dataset: object) -> Source:
+    """What ``load_speech`` trains on: of a folder or a file with splits the split train.
 
     Of what it returned, a ``SpeechData``, the clips to train on.
     """
     if hasattr(dataset, "train") and hasattr(dataset, "evaluation"):
-        return dataset.train
-    if not isinstance(dataset, str | os.PathLike):
-        return dataset
-    path = user_path(dataset, "dataset")
+        return open_source(dataset.train)
+    source = open_source(dataset)
+    if source.kind != "path" or source.scan is not None:
+        return source
+    path = user_path(source.data, "dataset")
     parts = _parts(path, _tables(path)) if path.is_dir() else {}
-    return next((trained_part(parts[name]) for name in TRAIN if name in parts), dataset)
+    return next((trained_part(parts[name]) for name in TRAIN if name in parts), replace(source, trained=True))
 
 
 def _from_hub(name: str, hub: dict[str, str | None]) -> dict[str, Dataset]:
@@ -307,15 +306,17 @@ def _chapter(folder: Path) -> dict[str, str]:
 
 
 def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:
-    """Parquet files by the split that their names begin with, or that their folders are called."""
+    """Parquet files by their splits, or else by those of their rows, in a column ``split``."""
     from datasets import load_dataset
 
-    splits: dict[str, list[str]] = {}
-    for file in files:
-        begin = re.split(r"[-_.]", file.stem)[0]
-        names = [part for part in (begin, file.parent.name) if part in (*TRAIN, *EVALUATION)]
-        splits.setdefault(names[0] if names else "train", []).append(str(file))
-    return dict(load_dataset("parquet", data_files=splits))
+    splits = dict(load_dataset("parquet", data_files={k: list(map(str, v)) for k, v in files_by_split(files).items()}))
+    (name, dataset), *others = splits.items()
+    if others or SPLIT not in dataset.column_names:
+        return splits
+    rows: dict[str, list[int]] = {}
+    for row, split in enumerate(dataset_texts(dataset, SPLIT)):
+        rows.setdefault(split or name, []).append(row)
+    return {split: dataset.select(numbers) for split, numbers in rows.items()}
 
 
 def _text(clip: Path) -> str | None:

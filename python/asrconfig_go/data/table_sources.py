@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import bisect
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +19,14 @@ from .._core.output import listed
 from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
 from .columns import arrow_request, audio_column, axes_of_type, is_audio, text, text_column, texts_of
 from .scan_rows import Piece, PreparedRows, ScanInput, Text, input_column, stored_piece
+from .source import EVALUATION, TRAIN
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
     from datasets import Dataset, DatasetDict, IterableDataset
 
+SPLIT = "split"  # the column of manifests and tables with the split of each row
 STREAM_SAMPLE = 200  # clips read of a streamed dataset, whose files are remote
 _SHARDS = 10  # that they are read from: opening one may take seconds
 _ROWS = 256  # rows read at once: some 25 MB of speech
@@ -155,20 +159,38 @@ def no_rows() -> EmptyDatasetError:
     return EmptyDatasetError("the stream has no rows", "check its files, its split and its filters")
 
 
-def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> ScanInput:
-    """Parquet files one behind the other; of a sample, only the row groups that it touches are read."""
+def files_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """Files by the split that their names begin with, or that their folders are called; others are of ``"train"``."""
+    splits: dict[str, list[Path]] = {}
+    for file in files:
+        begin = re.split(r"[-_.]", file.stem)[0]
+        names = [part for part in (begin, file.parent.name) if part in (*TRAIN, *EVALUATION)]
+        splits.setdefault(names[0] if names else "train", []).append(file)
+    return splits
+
+
+def read_parquet(files: list[Path], *, sample_size: int | None, seed: int, trained: bool) -> ScanInput:
+    """Parquet files one behind the other; of a sample, only the row groups that it touches are read.
+
+    With ``trained`` those of the split train, or its rows by a column ``split``, where there are any.
+    """
     _need_pyarrow(str(files[0]))
+    splits = files_by_split(files) if trained else {}
+    files = next((splits[name] for name in TRAIN if name in splits), files)
     readers = _Files(files)
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     rows: Sequence[int] = range(readers.starts[-1])
     if not rows:
         raise EmptyDatasetError(f"there are no rows in {files[0]}{more}", "check how it was written")
+    if trained and len(splits) == 1:
+        rows = readers.trained_rows()
+    total = len(rows)
     if sample_size is not None and sample_size < len(rows):
         rows = sorted(random.Random(seed).sample(rows, sample_size))
     with readers.opened(files[0]) as file:
         label = f"{files[0]}{more}, column {audio_column(file.schema_arrow)!r}"
-    total, sampled = readers.starts[-1], len(rows) < readers.starts[-1]
-    return ScanInput(None, lambda: readers.pieces(rows), label, len(rows), total, sampled, texts=readers.texts)
+    pieces = partial(readers.pieces, rows)
+    return ScanInput(None, pieces, label, len(rows), total, len(rows) < total, texts=readers.texts)
 
 
 class _Files:
@@ -202,6 +224,16 @@ class _Files:
                 continue
             for row in rows:
                 yield _piece(batch.column(0).slice(row - first, 1), row)
+
+    def trained_rows(self) -> Sequence[int]:
+        """The rows whose column ``split`` is train or empty; all where there are none or no such column."""
+        every = range(self.starts[-1])
+        with self.opened(self._files[0]) as file:
+            if SPLIT not in file.schema_arrow.names:
+                return every
+        batches = self._batches(lambda schema: SPLIT, every)
+        splits = (text for _, batch in batches for text in texts_of(batch.column(0)))
+        return [row for row, split in enumerate(splits) if not split or split in TRAIN] or every
 
     def texts(self, name: str | None) -> list[Text]:
         """The text of every row."""

@@ -312,9 +312,9 @@ def _measured_rows(
     from ..data.scan import scan_audio
     from ..data.splits import trained_part
 
-    dataset = trained_part(dataset)
-    examples = examples_of(open_source(dataset).data, collator, model)
-    scanned = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
+    source = trained_part(dataset)
+    examples = examples_of(source.data, collator, model)
+    scanned = scan_audio(source, clips=examples is not None, model=model, collator=examples)
     durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")
     return {"profile": to_json(scanned.profile)}, None if examples is None else examples.batches(durations)
 

@@ -139,13 +139,41 @@ def test_a_plan_is_for_the_clips_that_are_trained_on(tmp_path: Path) -> None:
     assert manager.dataset is not None
     speech = loaded(tmp_path)
     assert manager.dataset.sample_count == len(speech.train) == 4
-    assert trained_part(speech) is speech.train
+    assert trained_part(speech).data is speech.train
     folder = tmp_path / "folders"
     for split, part in (("train", clips[:2]), ("dev", clips[2:])):
         (folder / split).mkdir(parents=True)
         for path, _ in part:
             path.rename(folder / split / path.name)
     assert len(scan_audio(trained_part(folder))) == 2
+
+
+def test_a_column_of_splits_is_planned_as_it_is_trained_on(tmp_path: Path) -> None:
+    clips, splits = folder_of_clips(tmp_path), ["train", "test", None, "train", "dev", "train"]
+    assert len(clips) == len(splits)
+    rows = [
+        {"path": str(path), "text": text, "split": split} for (path, text), split in zip(clips, splits, strict=True)
+    ]
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_table(tmp_path / "metadata.csv", [{**row, "split": row["split"] or ""} for row in rows])
+    for source in (tmp_path / "table.parquet", tmp_path / "rows.jsonl", tmp_path / "metadata.csv", tmp_path):
+        planned = scan_audio(trained_part(source), progress=False)
+        assert len(planned) == len(loaded(source).train) == 4
+        assert len(scan_audio(source, progress=False)) == 6
+    for name in ("test-0.parquet", "train-0.parquet", "train-1.parquet"):
+        (tmp_path / "files").mkdir(exist_ok=True)
+        datasets.Dataset.from_list([rows[0]] * (2 if "train" in name else 1)).to_parquet(tmp_path / "files" / name)
+    assert len(scan_audio(trained_part(tmp_path / "files"), progress=False)) == 4
+
+
+def test_a_table_without_a_header_is_that_of_ljspeech(tmp_path: Path) -> None:
+    clips = folder_of_clips(tmp_path / "wavs")
+    lines = (f"{path.stem}|Dr. {text}|Doctor {text}\n" for path, text in clips)
+    (tmp_path / "metadata.csv").write_text("".join(lines), encoding="utf-8")
+    for source in (tmp_path, tmp_path / "metadata.csv"):
+        data = loaded(source, evaluation_share=0)
+        assert column(data.train, "text") == [f"Doctor {text}" for _, text in clips]
 
 
 def test_splits_by_files_and_by_folders(tmp_path: Path) -> None:
