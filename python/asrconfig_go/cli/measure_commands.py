@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.checks import ReportAxis
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import save_whole
 from .._core.output import show, show_json, write
@@ -295,13 +294,12 @@ def _report(arguments: argparse.Namespace) -> int:
     from ..watch.run_report import report
 
     (run,) = arguments.runs
-    by: ReportAxis = arguments.by or "time"
-    result = report(run)
+    result = report(run, by=arguments.by or "time")
     if arguments.plot:
-        save_plot(result.plot(by=by), arguments.plot)
+        save_plot(result.plot(), arguments.plot)
     if arguments.export:
         export(run, arguments.export)
-    show_result(arguments, result, result.to_json, by=by)
+    show_result(arguments, result, result.to_json)
     return 0
 
 

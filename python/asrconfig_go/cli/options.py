@@ -106,11 +106,11 @@ def passed_on(arguments: argparse.Namespace, *own: str) -> dict[str, Any]:
 
 
 def show_result(
-    arguments: argparse.Namespace, result: Shown, record: Callable[[], object], next_command: str = "", **page: object
+    arguments: argparse.Namespace, result: Shown, record: Callable[[], object], next_command: str = ""
 ) -> None:
     """Print ``result``, in short unless ``--full`` asks for all of it; ``record()`` is its JSON."""
     if arguments.html:
-        result.to_html(arguments.html, **page)
+        result.to_html(arguments.html)
     if arguments.json:
         show_json(record())
     elif arguments.full:

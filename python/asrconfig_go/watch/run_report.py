@@ -13,7 +13,7 @@ from .._core import native
 from .._core.checks import ReportAxis, checked
 from .._core.output import first_of
 from .._core.records import from_json, json_fields
-from .._core.render import Record, Shown, plot_all, render, save_page, save_text, text, title
+from .._core.render import Record, Shown, plot_all, render, save_text, text, title
 from ..errors import LibraryError
 from ..train.run_record import RunRecord
 from .run_files import FILE_NAME, Gathered, Run, Source, gather, guard_events, settings_of
@@ -49,14 +49,14 @@ _VERSION = 1  # of its JSON
 _RANKS = 64  # whose peaks are listed
 
 
-def report(run: Run, args: TrainingArguments | PlanRecord | None = None) -> RunReport:
+def report(run: Run, args: TrainingArguments | PlanRecord | None = None, *, by: ReportAxis = "time") -> RunReport:
     """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
 
     A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
     another. The guard's record and ``trainer_state.json`` beside them are reported, too.
 
     ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
-    ``training_config.json`` and the others in the folder tell is taken.
+    ``training_config.json`` and the others in the folder tell is taken. Charts run ``by`` "time" or "steps".
 
     Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, truncated or not a
     run log, ``VersionMismatchError`` for one of a newer version.
@@ -66,10 +66,11 @@ def report(run: Run, args: TrainingArguments | PlanRecord | None = None) -> RunR
     >>> report(monitor).headline.split(" in ")[0]
     '1 step'
     """
+    checked("by", by, ReportAxis)
     files = gather(run)
     answer = _analysed(files.sources, files.record, settings=settings_of((args, files.plan, files.state), files.record))
     findings = tuple(from_json(Finding, finding) for finding in answer["findings"])
-    return RunReport(**vars(files), figures=answer["figures"], findings=findings)
+    return RunReport(**vars(files), figures=answer["figures"], findings=findings, by=by)
 
 
 def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: object) -> Record:
@@ -85,11 +86,12 @@ class RunReport(Gathered, Shown, kind="run"):
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
     of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``failures`` say
     what was held when memory ran out. ``figures`` are those of the run logs, as JSON. ``history`` is the Trainer's
-    ``log_history``.
+    ``log_history``. Where no training steps are known, charts ``by`` "steps" raise ``InvalidArgumentError``.
     """
 
     figures: Record
     findings: tuple[Finding, ...]
+    by: ReportAxis = "time"
 
     @cached_property
     def gpus(self) -> tuple[GPUFigures, ...]:
@@ -150,21 +152,13 @@ class RunReport(Gathered, Shown, kind="run"):
         """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
         return {"report_version": _VERSION, "headline": self.headline, **self._figures()}
 
-    def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
-        """Write a page that stands alone; its charts run ``by`` "time" or "steps".
-
-        The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix than .html, or for
-        steps of a run that told of none; ``NotFoundError`` where it cannot be written.
-        """
-        save_page(Path(path), "run", self._shown(by))
-
-    def plot(self, *, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Figure:
-        """Draw memory, utilisation, steps and the host with matplotlib, ``by`` "time" or "steps".
+    def plot(self, *, gpus: Sequence[int] | None = None) -> Figure:
+        """Draw memory, utilisation, steps and the host with matplotlib.
 
         ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``
         without matplotlib, ``NotFoundError`` where nothing was sampled.
         """
-        figure: Figure = plot_all("run", self._shown(by, gpus))
+        figure: Figure = plot_all("run", self._shown(gpus))
         return figure
 
     def _figures(self) -> Record:
@@ -181,11 +175,10 @@ class RunReport(Gathered, Shown, kind="run"):
             "out_of_memory": [asdict(failure) for failure in self.failures],
         }
 
-    def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:
+    def _shown(self, gpus: Sequence[int] | None = None) -> Record:
         """What the view of a run shows; without charts where the library cannot be used."""
-        checked("by", by, ReportAxis)
         try:
-            answer = _analysed(self.sources, self.record, by=by, gpus=gpus, history=self.history)
+            answer = _analysed(self.sources, self.record, by=self.by, gpus=gpus, history=self.history)
         except LibraryError:
             return self._figures()
         words = first_of(self.ranks, _RANKS)

@@ -168,9 +168,9 @@ def test_without_steps_there_is_no_axis_of_steps(tmp_path: Path) -> None:
     r = told(run_log)
     assert "steps/s" not in r.headline
     with pytest.raises(InvalidArgumentError, match="told of no training steps"):
-        r.to_html(tmp_path / "r.html", by="steps")
+        replace(r, by="steps").to_html(tmp_path / "r.html")
     with pytest.raises(InvalidArgumentError, match="is not one of 'time', 'steps'"):
-        r.to_html(tmp_path / "r.html", by="epochs")  # type: ignore[arg-type]
+        report(RunLog.from_json(run_log), by="epochs")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match=r"does not end with \.html"):
         r.to_html(tmp_path / "r.txt")
     assert list(tmp_path.iterdir()) == []
@@ -339,7 +339,9 @@ def test_what_the_trainer_logged_is_drawn_with_gaps_for_what_is_missing(tmp_path
     assert (paths[1].get("d") or "").count("M") == 1, "the time between two evaluations is no gap"
     text = str(r)
     assert "Loss               |" in text and "WER                |" in text
-    r.to_html(tmp_path / "steps.html", by="steps")
+    by_steps = report(tmp_path, by="steps")
+    assert "optimizer step" in str(by_steps) and "optimizer step" not in text
+    by_steps.to_html(tmp_path / "steps.html")
     assert 'aria-label="Loss"' in (tmp_path / "steps.html").read_text()
     state["log_history"] = [{"step": 1, "loss": 10**400}]
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
