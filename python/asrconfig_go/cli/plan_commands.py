@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from .options import Commands
 
 
+_IN_PYTHON = """\
+# in Python, as asrconfig train takes a folder, a manifest or Parquet, with transcripts
+config, manager = create_optimal_config({}, {}); manager.train(trainer)"""
 _OF_ONE_BATCH = ("estimator", "evaluation_batch", "snapshot", "plot")  # options of memory
 
 
@@ -99,9 +102,14 @@ def _record(manager: ASRConfigManager) -> dict[str, Any]:
 
 def _next(arguments: argparse.Namespace, manager: ASRConfigManager) -> str:
     """The training of this plan; by the name that the Hub knows, where a shorter one was given."""
-    name = "" if Path(arguments.model).is_dir() or manager.model is None else manager.model.name
+    from ..data.splits import can_load
+
+    known = "" if Path(arguments.model).is_dir() or manager.model is None else manager.model.name
+    model = known or arguments.model
+    if not can_load(arguments.data):
+        return _IN_PYTHON.format(repr(arguments.data), repr(model))
     config = ("--config", arguments.output) if arguments.output else ()
-    return command_line("train", "--data", arguments.data, "--model", name or arguments.model, *config)
+    return command_line("train", "--data", arguments.data, "--model", model, *config)
 
 
 def add_memory(commands: Commands) -> None:

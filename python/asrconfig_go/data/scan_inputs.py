@@ -33,7 +33,7 @@ from .table_sources import (
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
 _KALDI = ("segments", "utt2dur", "reco2dur")
-_SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _ACCEPTED = (
     "pass a folder, an audio file, a manifest (.jsonl, .csv, .tsv, .scp, …), tar shards, Parquet files, a list of "
     "paths, a datasets.Dataset with an Audio column, a list of 1-D arrays, or a list of "
@@ -104,7 +104,7 @@ class SourceReader:
         plain = path.name.lower().removesuffix(".gz")
         if plain.endswith(_MANIFESTS) or plain in _KALDI:
             return ScanInput({"manifest": utf8(path)})
-        if path.name.lower().endswith(_SHARDS):
+        if path.name.lower().endswith(SHARDS):
             return ScanInput({"shards": [utf8(path)]})
         if plain.endswith(".parquet"):
             return self.parquet([path])
@@ -112,7 +112,7 @@ class SourceReader:
 
     def _pattern(self, name: str, pattern: str) -> ScanInput:
         """Expands wildcards, or braces for tar shards; ``~`` is expanded in ``pattern``."""
-        if set(name) & set("*?[{") and name.lower().endswith(_SHARDS):
+        if set(name) & set("*?[{") and name.lower().endswith(SHARDS):
             return ScanInput({"shards": [pattern]})
         wild = bool(set(name) & set("*?["))
         paths = sorted(glob.glob(pattern, recursive=True)) if wild else []  # noqa: PTH207
@@ -121,7 +121,7 @@ class SourceReader:
         return self._paths(paths, shards=False)
 
     def _paths(self, paths: Sequence[str], *, shards: bool = True) -> ScanInput:
-        if shards and all(path.lower().endswith(_SHARDS) for path in paths):
+        if shards and all(path.lower().endswith(SHARDS) for path in paths):
             return ScanInput({"shards": paths})
         if all(path.lower().endswith(".parquet") for path in paths):
             return self.parquet(paths)

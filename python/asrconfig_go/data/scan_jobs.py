@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from .._core import native
@@ -19,6 +21,8 @@ from .scan_result import PAGE
 from .scan_rows import Piece, ScanInput
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
+_RUNNING = Path("/tmp/ray/ray_current_cluster")  # the address that ray start wrote, which ray.init takes by default
+_ANSWER_S = 10  # within which a cluster is to answer
 _PARTS = 4  # per machine: balances load and limits the loss of a machine, but each part lists the source again
 
 
@@ -73,12 +77,27 @@ def _by_ray(task: Task) -> Iterator[Any]:
     except ImportError as error:
         raise UnsupportedError("a scan by ray needs the package ray", "pip install ray") from error
     if not ray.is_initialized():
+        _reach(os.environ.get("RAY_ADDRESS") or (_RUNNING.read_text().strip() if _RUNNING.is_file() else ""))
         ray.init(log_to_driver=False)
     cores = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
     cores = [count for count in cores if count] or [1]  # a head alone: its autoscaler starts the others
     count = _PARTS * len(cores)
     remote = ray.remote(num_cpus=min(cores), scheduling_strategy="SPREAD")(lambda index: task(index, count))
     return map(ray.get, [remote.remote(index) for index in range(count)])
+
+
+def _reach(address: str) -> None:
+    """Raise ``NotFoundError`` for a cluster that does not answer: Ray itself would wait for it without an end."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if not port.isdigit():  # "auto" or "local", or none
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    except OSError as error:
+        raise NotFoundError(
+            f"the Ray cluster at {address} does not answer: {error}",
+            "start it, correct RAY_ADDRESS, or forget it by ray stop",
+        ) from error
 
 
 def _by_spark(task: Task) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from .._core.render import plural
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
 from .scan import scan_audio
+from .scan_inputs import SHARDS
 from .scan_jobs import scan_job, wait
 from .segments import (
     SEGMENT_COLUMNS,
@@ -164,6 +165,14 @@ def trained_part(dataset: object) -> Source:
     path = user_path(source.data, "dataset")
     parts = _parts(path, _tables(path)) if path.is_dir() else {}
     return next((trained_part(parts[name]) for name in TRAIN if name in parts), replace(source, trained=True))
+
+
+def can_load(name: str) -> bool:
+    """Whether ``load_speech`` takes what ``scan_audio`` has measured: no shards, and no list or pattern of paths."""
+    path = user_path(name, "dataset")
+    if path.is_dir():
+        return not any(file.name.lower().endswith(SHARDS) for file in path.iterdir())
+    return name == "demo" or (path.is_file() and (is_table(path) or path.suffix.lower() == ".parquet"))
 
 
 def _from_hub(name: str, hub: dict[str, str | None]) -> dict[str, Dataset]:

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,25 @@ def test_plan_prints_profile_plan_and_reasons(
     for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "per_device_train_batch_size =", "Alternatives"):
         assert part in full
     assert json.loads(saved.read_text())["gpu_name"] == "Tesla T4"
+
+
+def test_plan_names_a_training_that_runs(
+    make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command takes no shards and no list of paths: these are trained on in Python."""
+    clip = make_wav("a.wav", 2.0)
+    (tmp_path / "paths.txt").write_text(f"{clip}\n")
+    (tmp_path / "m.csv").write_text(f"path,text\n{clip},one\n")
+    with tarfile.open(tmp_path / "shards.tar", "w") as shards:
+        shards.add(clip, "a.wav")
+    for name, in_python in (("paths.txt", True), ("shards.tar", True), ("*.tar", True), ("m.csv", False)):
+        data = str(tmp_path / name)
+        assert main(["plan", "--data", data, "--model", "wav2vec2-base", "--gpu", "T4", "--no-trace"]) == 0
+        _, hint = capsys.readouterr().out.split("next:", 1)
+        assert (
+            f"create_optimal_config({data!r}, 'facebook/wav2vec2-base'); manager.train(trainer)" in hint
+        ) == in_python
+        assert hint.lstrip().startswith("asrconfig train ") != in_python
 
 
 def test_plan_as_json(make_wav: WavMaker, capsys: pytest.CaptureFixture[str]) -> None:

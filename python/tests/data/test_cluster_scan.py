@@ -6,11 +6,13 @@ import importlib.util
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -67,6 +69,24 @@ SOURCES = ("clips", "list.jsonl", "[0-2].tar", ".")
 
 def as_text(result: ScanResult) -> str:
     return json.dumps([to_json(result.profile), result.to_dict()], default=list)
+
+
+def test_a_cluster_that_does_not_answer_is_an_error(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"ray://127.0.0.1:{unused.getsockname()[1]}"
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(NotFoundError, match=f"{address} does not answer") as caught:
+        scan_audio(corpus, cluster="ray", progress=False)
+    assert "RAY_ADDRESS" in caught.value.hint
+    monkeypatch.delenv("RAY_ADDRESS")
+    (tmp_path / "ray_current_cluster").write_text(f"{address}\n")
+    monkeypatch.setattr(scan_jobs, "_RUNNING", tmp_path / "ray_current_cluster")
+    with pytest.raises(NotFoundError, match=f"{address} does not answer"):
+        scan_audio(corpus, cluster="ray", progress=False)
 
 
 @pytest.mark.parametrize("source", SOURCES)
