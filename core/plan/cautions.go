@@ -26,7 +26,7 @@ const (
 
 	fewFrames   = 5        // 0.1 s: less than any word lasts
 	usualTokens = 40       // of a text that was not counted: about ten seconds of speech
-	evaluated1k = 1000     // clips whose predictions are counted, if the dataset has as many
+	evaluated1k = 1000     // clips whose predictions are counted where a plan does not say how many
 	colabBytes  = 13 << 30 // host RAM of Colab's machines without "high RAM": 12.7 GiB
 	attachGuard = "Train with asrconfig train or manager.train(trainer), or call " +
 		"manager.attach(trainer) before trainer.train()."
@@ -250,6 +250,7 @@ func (x *explainer) evaluation() *Caution {
 	if x.Dataset != nil {
 		clips = min(clips, x.Dataset.SampleCount)
 	}
+	clips = profile.Or(c.EvalSamples, clips)
 	size, short := int64(clips)*perClip, []string{}
 	if c.GPUName != "" && c.EvalAccumulationSteps == nil && c.BudgetBytes > 0 &&
 		4*size > c.BudgetBytes {

@@ -74,8 +74,10 @@ func (s *search) writeRun(d *draft, f evaluated) (runExtras, error) {
 	d.EvalSteps = &chosen.interval
 	d.because("eval_steps", s.intervalReason(usual, chosen, source))
 	whySamples := "all that there are"
-	if chosen.clips < clips {
+	if chosen.clips < clips || s.in.Options.EvalSamples != nil {
 		d.EvalSamples = &chosen.clips
+	}
+	if chosen.clips < clips {
 		whySamples = fmt.Sprintf(
 			"so many of %d, drawn at random, for evaluations of %s and not of %s", clips,
 			minutes(chosen.one.Likely), minutes(usual.one.Likely))

@@ -147,6 +147,9 @@ def test_predictions_of_an_evaluation(plain: Explanation) -> None:
         caution.what.startswith("The predictions of 1000 evaluated clips take at least 7.7 GiB")
         and "GPU" in caution.what
     )
+    asked = changed(whisper, eval_samples=800)
+    assert found(asked, "evaluation").what.startswith("The predictions of 800 evaluated clips take at least 6.2 GiB")
+    assert codes(changed(whisper, eval_samples=100)) == []
     assert "40 tokens" in caution.why and "preprocess_logits_for_metrics" in caution.remedy
     assert codes(changed(whisper, eval_accumulation_steps=8)) == []
     small = machine(changed(whisper, eval_accumulation_steps=8), 24, 20)
