@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ._core.files import storage_error, unanswered
-from ._core.native import package_version
-from ._core.output import UNWRITTEN, forgiving_streams, show
-from .cli.measure_commands import add_benchmark, add_monitor, add_profile_gpu, add_report
-from .cli.options import Parser, add_quiet, passed_on
-from .cli.plan_commands import add_compare, add_launch, add_memory, add_plan
-from .cli.run_commands import add_replay, add_scan, add_train
-from .errors import AsrConfigError, UnsupportedError
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 on an error that was explained, 2 on wrong usage, 130 on Ctrl-C."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        sys.stderr.write("asrconfig: stopped\n")
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """As ``main``; imports are here, as Ctrl-C may come during them, too."""
+    from ._core.files import storage_error, unanswered
+    from ._core.output import UNWRITTEN, forgiving_streams, show
+    from .errors import AsrConfigError
+
     try:
         with forgiving_streams():
             arguments = _parser().parse_args(argv)
@@ -30,9 +37,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AsrConfigError as error:
         show(f"asrconfig: {error}", sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        show("asrconfig: stopped", sys.stderr)
-        return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter tries again at its end
         return 0
@@ -43,6 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from ._core.native import package_version
+    from .cli.measure_commands import add_benchmark, add_monitor, add_profile_gpu, add_report
+    from .cli.options import Parser, add_quiet
+    from .cli.plan_commands import add_compare, add_launch, add_memory, add_plan
+    from .cli.run_commands import add_replay, add_scan, add_train
+
     parser = Parser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
     parser.add_argument("--version", action="version", version=f"asrconfig-go {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -67,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _completion(arguments: argparse.Namespace) -> int:
+    from ._core.output import show
+    from .errors import UnsupportedError
+
     try:
         import shtab
     except ImportError as error:
@@ -76,6 +89,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from ._core.output import show
     from .cli.doctor import examine, report
 
     findings = examine()
@@ -84,6 +98,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
+    from ._core.output import show
+    from .cli.options import passed_on
     from .recipe.fine_tuning import fine_tune
 
     options = passed_on(arguments, "out") | {"verbose": not arguments.quiet}

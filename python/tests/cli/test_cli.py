@@ -161,6 +161,23 @@ def test_doctor_without_library() -> None:
     assert "/nowhere/_core.so does not exist" in done.stdout
 
 
+def test_ctrl_c_during_the_first_imports_is_one_line() -> None:
+    code = """if True:
+        import sys
+
+        class Interrupted:
+            def find_spec(self, name, *_):
+                if name == "asrconfig_go.cli.options":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupted())
+        from asrconfig_go.__main__ import main
+        sys.exit(main(["doctor"]))
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (130, "asrconfig: stopped\n")
+
+
 @pytest.mark.usefixtures("heard_ctrl_c")
 def test_ctrl_c_stops_a_long_scan(make_wav: WavMaker, tmp_path: Path) -> None:
     """The scan of a list without end in sight stops soon after SIGINT, with the exit code of Ctrl-C."""
