@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..plan.plan_records import Arithmetic
     from ..predict.memory_model import MemoryModel
 
-_SIZE, _TIMES = 768, 5  # of a product that takes some milliseconds on a core
 _NAMES = ("input_values", "input_features")
 _PIECES_A_SECOND, _PIECES_A_CLIP = 10, 16  # at which masks are looked at, as many at least of the longest clip
 _WORSE = 1.05  # times the last warning, for another one
@@ -52,26 +51,11 @@ class UsefulWork:
 
 
 def useful_work(config: PlanRecord | None, device: torch.device | None) -> UsefulWork | None:
-    """For a training of the plan ``config`` on a torch device; None where the plan or the rate is not known."""
+    """For a training of the plan ``config`` on a GPU with a published rate; None for others, and without a plan."""
     arithmetic = None if config is None else config.arithmetic
-    kind = getattr(device, "type", "")
-    if arithmetic is None or kind not in ("cpu", "cuda"):
+    if arithmetic is None or arithmetic.rate is None or getattr(device, "type", "") != "cuda":
         return None
-    rate = _cpu_rate() if kind == "cpu" else arithmetic.rate
-    return UsefulWork(arithmetic, rate) if rate else None
-
-
-def _cpu_rate() -> float:
-    """FLOP/s of a float32 product on this CPU, the best of a few: nobody publishes it."""
-    import torch
-
-    a, fastest = torch.ones(_SIZE, _SIZE), float("inf")
-    with torch.no_grad():
-        for _ in range(_TIMES):
-            begin = time.perf_counter()
-            torch.mm(a, a)
-            fastest = min(fastest, time.perf_counter() - begin)
-    return 2 * _SIZE**3 / fastest
+    return UsefulWork(arithmetic, arithmetic.rate)
 
 
 class LoaderWait(TrainerCallback):  # type: ignore[misc]

@@ -24,7 +24,7 @@ from transformers import (
 
 from asrconfig_go import AdaptiveMemoryCallback, ASRConfigManager
 from asrconfig_go.plan.plan_records import Arithmetic
-from asrconfig_go.watch import report as report_of
+from asrconfig_go.watch import report as report_of, watch_setup
 from asrconfig_go.watch.batch_shapes import (
     BatchShapes,
     UsefulWork,
@@ -79,17 +79,17 @@ def test_arithmetic_is_what_pytorch_counts(kind: str) -> None:
     assert "arithmetic_s" not in shapes.take(), "an evaluation is no training"
 
 
-def test_nothing_is_known_without_a_plan_or_a_rate() -> None:
-    plan: Any = SimpleNamespace(arithmetic=Arithmetic((0.0, 1e9, 0.0), "seconds", None))
-    assert useful_work(None, torch.device("cpu")) is None
-    assert useful_work(plan, torch.device("cuda")) is None
-    assert useful_work(plan, torch.device("meta")) is None
-    on_cpu = useful_work(plan, torch.device("cpu"))
-    assert on_cpu is not None, "a CPU's rate is measured"
-    assert 0 < on_cpu.seconds(2, 3.0, {}) < 60
+def test_utilization_is_known_with_a_plan_on_a_gpu_with_a_published_rate() -> None:
+    plan: Any = SimpleNamespace(arithmetic=Arithmetic((0.0, 1e9, 0.0), "seconds", RATE))
+    unpublished: Any = SimpleNamespace(arithmetic=Arithmetic((0.0, 1e9, 0.0), "seconds", None))
+    gpu = torch.device("cuda")
+    assert useful_work(None, gpu) is None and useful_work(unpublished, gpu) is None
+    assert useful_work(plan, torch.device("cpu")) is None, "nobody publishes the rate of a CPU"
+    on_gpu = useful_work(plan, gpu)
+    assert on_gpu is not None and on_gpu.seconds(2, 3.0, {}) == pytest.approx(0.006)
 
 
-def test_a_training_tells_its_utilization(tmp_path: Path) -> None:
+def test_a_training_tells_its_utilization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = speech_model("ctc")
     clips = [{name: value[0] for name, value in batch("ctc", 1, 0.5, 4).items()} for _ in range(8)]
     arguments = TrainingArguments(
@@ -100,6 +100,7 @@ def test_a_training_tells_its_utilization(tmp_path: Path) -> None:
     manager.profile_dataset([[0.0] * 16_000], sampling_rate=16_000)
     manager.profile_model(model)
     config = manager.plan(trace=True)
+    monkeypatch.setattr(watch_setup, "useful_work", lambda plan, device: UsefulWork(plan.arithmetic, RATE))
     trainer.add_callback(AdaptiveMemoryCallback(config))
     trainer.train()
     report = report_of(tmp_path)
