@@ -324,7 +324,7 @@ def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:
         return splits
     rows: dict[str, list[int]] = {}
     for row, split in enumerate(dataset_texts(dataset, SPLIT)):
-        rows.setdefault(split or name, []).append(row)
+        rows.setdefault(str(split or name), []).append(row)
     return {split: dataset.select(numbers) for split, numbers in rows.items()}
 
 

@@ -159,6 +159,9 @@ class OwnLoop(Loop):
 class Monitor(Protocol):
     """What a loop of one's own tells of each optimizer step, such as a ``MemoryMonitor``."""
 
+    def event(self, kind: str, text: str) -> object:
+        """The loop begins."""
+
     def step(self) -> object:
         """An optimizer step was made."""
 
@@ -176,6 +179,8 @@ class GuardedStep(Guarded):
         self._is_over = True  # whether the window's optimizer step was taken: batches are kept until the next one comes
         self._engine.begin()
         self._bad.begin()
+        if monitor is not None:
+            monitor.event("training", "training begins")
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Compute one batch, and take the optimizer's step where it completes an accumulation window.

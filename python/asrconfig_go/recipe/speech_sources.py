@@ -21,8 +21,8 @@ from ..data.scan import scan_audio
 from ..data.scan_result import ScanResult, lengths_of
 from ..data.scan_rows import Text
 from ..data.segments import SEGMENTS, as_json, plain_text, segment_column, whisper_segments
-from ..data.source import open_source
-from ..data.splits import EVALUATION, TRAIN, splits_of
+from ..data.source import EVALUATION, TRAIN, open_source
+from ..data.splits import splits_of
 from ..data.table_sources import dataset_texts
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError, UnsupportedError
 from .speech_data import SpeechData, column, keep_rows, need, with_column

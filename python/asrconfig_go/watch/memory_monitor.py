@@ -115,11 +115,11 @@ class MemoryMonitor:
         """Report the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
 
         ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
-        time since the last ``step``, for the first one since the monitor began (measured when None), ``waited_s`` that
-        of it spent waiting for the loader, ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch,
-        ``arithmetic_s`` those that the model's arithmetic takes at the GPU's published rate. PyTorch's counters are
-        read when it is loaded and uses a GPU, of short steps once in ``interval_ms``: samples are no newer. After the
-        stop, and in a copy, nothing happens.
+        time since the last ``step`` (measured when None), for the first one since the monitor began, or since an event
+        of ``"training"`` where the loop begins later; ``waited_s`` that of it spent waiting for the loader.
+        ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the model's
+        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU, of
+        short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing happens.
         """
         if not self._running:
             return
@@ -153,7 +153,9 @@ class MemoryMonitor:
             self._hot(self._put)
 
     def event(self, kind: str, text: str, gpu: int = -1) -> None:
-        """Record something that happened, as ``event("training", "epoch 2 begins")``. Not after the stop."""
+        """Record something that happened, as ``event("training", "training begins")``. Not after the stop."""
+        if kind == "training" and not self._number:  # what was set up before belongs to no step
+            self._last_step = time.perf_counter()
         self._call("monitor.event", kind=kind, text=text, gpu=gpu)
 
     @property

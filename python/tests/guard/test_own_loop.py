@@ -242,6 +242,9 @@ def test_a_monitor_is_told_of_each_step() -> None:
     class Monitor:
         steps = 0
 
+        def event(self, kind: str, text: str) -> None:
+            assert (kind, self.steps) == ("training", 0)
+
         def step(self) -> None:
             self.steps += 1
 

@@ -179,6 +179,19 @@ def test_steps_count_themselves_and_measure_their_time(fake: FakeLibrary) -> Non
     assert math.isnan(fake.steps[2]["audio_s"]) and math.isnan(fake.steps[1]["allocated"])
 
 
+def test_the_first_step_begins_with_the_training(fake: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("asrconfig_go.watch.memory_monitor.time.perf_counter", lambda: now[0])
+    with MemoryMonitor() as monitor:
+        now[0] += 600.0  # of setting up
+        monitor.event("training", "training begins")
+        for _ in range(2):
+            now[0] += 2.0
+            monitor.step()
+            monitor.event("training", "epoch 1 ends")
+    assert [step["spent_s"] for step in fake.steps] == [2.0, 2.0]
+
+
 class FakeTorch:
     """``torch`` with a caching allocator on two devices, of which the second has nothing."""
 
