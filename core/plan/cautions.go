@@ -107,13 +107,14 @@ func (x *explainer) ctcPath() *Caution {
 		!strings.HasSuffix(x.Loss.ClassName, "ForCTC") || frames[0] >= fewFrames {
 		return nil
 	}
-	level := warning
+	level, alone := warning, ""
 	if frames[0] == 0 {
-		level = serious
+		level, alone = serious, " A batch of only such clips raises an error."
 	}
 	return &Caution{level, "ctc_path", fmt.Sprintf("The shortest clip (%.2f s) has %s.", d.MinS,
 		fault.Plural(int(frames[0]), "frame")),
-		"CTC needs a frame for each label: a text with more has no path, and its loss is infinite.",
+		"CTC needs a frame for each label: a text with more has no path, and its loss is infinite." +
+			alone,
 		"check_labels(dataset, tokenizer=…, model=…) finds such clips; leave them out, or set " +
 			"ctc_zero_infinity=True."}
 }

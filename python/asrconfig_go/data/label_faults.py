@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-FaultName = Literal["missing", "outside", "negative", "blank", "padded", "empty", "too_long"]
+FaultName = Literal["missing", "outside", "negative", "blank", "padded", "empty", "too_long", "too_short"]
 _SHOWN = 60  # characters of a row's text in a finding
 _AT_ONCE = 10_000  # rows
 _ENOUGH = 10_000  # faulty rows, after which the others are not checked
@@ -63,7 +63,7 @@ def faults(labels: Sequence[int] | None, seconds: float | None, rules: LabelRule
     if not own:
         yield "empty", ""
     if rules.limits is not None and (unfit := too_long(labels, own, seconds, rules.limits)):
-        yield "too_long", unfit
+        yield "too_long" if rules.limits.available(seconds or 0.0) else "too_short", unfit
 
 
 def spoken(labels: Sequence[int], rules: LabelRules) -> Sequence[int]:
@@ -160,6 +160,9 @@ def _words(fault: FaultName, rules: LabelRules, many: bool) -> tuple[str, str, s
             remedy = f"Store labels without padding (padding=False): the collator pads them with {IGNORED}."
             problem = f"{'end' if many else 'ends'} with the tokenizer's padding {rules.pad} instead of {IGNORED}"
             return problem, follows, remedy
+        case "too_short":
+            follows = "The model raises an error in a batch of only such clips, and of the shortest in any batch."
+            return f"{have} {'clips' if many else 'a clip'} too short for one frame", follows, f"{leave.capitalize()}."
         case "too_long":
             follows = "CTC has no path: the loss is infinite."
             if rules.kind == "decoder":

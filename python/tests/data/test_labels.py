@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,25 @@ def test_ctc_needs_frames_for_labels_and_repeats(clips: list[str]) -> None:
     assert "abbc" in page and "\\n" not in page
     assert page.count("\n") == text.count("\n") > 0  # the lines of the text are lines in a notebook
     assert "all 1 pairs fit" in repr(check(clips[:1], TEXTS[:1]))
+
+
+def test_a_clip_too_short_for_one_frame_is_named(make_wav: WavMaker) -> None:
+    """The model itself raises an error then, whatever the loss does with what does not fit."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    clips = [str(make_wav(f"{samples}.wav", samples / 16_000)) for samples in (16_000, 399, 400)]
+    config = transformers.Wav2Vec2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, conv_dim=(8,) * 7,
+        num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=1, vocab_size=12, ctc_zero_infinity=True,
+        mask_time_prob=0.0,
+    )  # fmt: skip
+    model = transformers.Wav2Vec2ForCTC(config)
+    (finding,) = check(clips, [[1], [1], [1]], model=model).findings
+    assert finding.startswith("1 of 3 rows has a clip too short for one frame: row 1")
+    assert "raises an error in a batch of only such clips" in finding and "counts zero" not in finding
+    labels = torch.ones(1, 1, dtype=torch.long)
+    with pytest.raises(RuntimeError, match="Kernel size"):
+        model(input_values=torch.zeros(1, 399), labels=labels)
+    assert math.isfinite(model(input_values=torch.zeros(1, 400), labels=labels).loss.item())
 
 
 def test_only_the_first_pairs_are_listed(clips: list[str]) -> None:
