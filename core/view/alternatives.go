@@ -40,17 +40,15 @@ func (r planRecord) alternatives() section {
 }
 
 func alternativeRow(a profile.Alternative, longest float64) row {
-	fits := cell{Text: "?", Class: "tight"}
+	cells := cellsOf(name(a.Name), a.What, "?", known(a.PeakBytes, units.InGiB[int64]),
+		known(a.EpochHours, hours), known(a.Speed, againstPlan))
 	if a.Fits != nil {
-		fits = fitting(*a.Fits)
+		cells[2] = fitting(*a.Fits)
 	}
-	epoch := cell{Text: known(a.EpochHours, hours), Class: "tight"}
 	if a.EpochHours != nil && longest > 0 {
-		epoch.Meter = a.EpochHours.Likely / longest
+		cells[4].Meter = a.EpochHours.Likely / longest
 	}
-	peak := known(a.PeakBytes, func(bytes int64) string { return units.InGiB(bytes) })
-	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits,
-		{Text: peak, Class: "tight"}, epoch, {Text: known(a.Speed, againstPlan), Class: "tight"}}}
+	return row{Cells: cells}
 }
 
 // againstPlan is "42 % slower", "as fast" or "11 % faster", by the rows of an hour.
@@ -68,9 +66,9 @@ func againstPlan(speed float64) string {
 // fitting tells by a sign, too, not by a colour alone.
 func fitting(fits bool) cell {
 	if fits {
-		return cell{Text: "✓ yes", Class: "tight yes"}
+		return cell{Text: "✓ yes", Class: "yes"}
 	}
-	return cell{Text: "✗ no", Class: "tight no"}
+	return cell{Text: "✗ no", Class: "no"}
 }
 
 // short is "8 × 4, fp16, checkpointing": the plan beside its alternatives.

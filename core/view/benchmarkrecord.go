@@ -90,7 +90,6 @@ type loading struct {
 type option struct {
 	Option  string    `json:"option"`
 	Value   string    `json:"value"`
-	Side    *side     `json:"side"`
 	Gain    *spreadOf `json:"gain"`
 	CPUGain *spreadOf `json:"cpu_gain"`
 	Problem string    `json:"problem"`

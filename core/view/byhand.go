@@ -50,17 +50,23 @@ func (c handCase) originLines() (lines []string) {
 
 // section is what each of the settings takes, what runs cost, and origins that others do not share.
 func (c handCase) section(shared []string) section {
-	taken := table{Head: []string{"settings", "batch", "peak", "samples/s", "plan is"}}
-	totals := table{Head: []string{"settings"}}
+	taken := [][]string{{"settings", "batch", "peak", "samples/s", "plan is"}}
+	totals := [][]string{{"settings"}}
 	for _, row := range c.Rows {
-		taken.Rows = append(taken.Rows, c.taken(row))
+		taken = append(taken, c.taken(row))
 		if len(row.Totals) > 0 {
-			totals.Head = append(totals.Head[:1], totalsHead(row.Totals)...)
-			totals.Rows = append(totals.Rows, handTotals(row))
+			cells := []string{row.Name}
+			totals[0] = totals[0][:1]
+			for _, t := range row.Totals {
+				runs := count(t.Runs, "run")
+				totals[0] = append(totals[0], runs+", hours", runs+", $")
+				cells = append(cells, around(&t.Hours), around(t.CostUSD))
+			}
+			totals = append(totals, cells)
 		}
 	}
 	s := section{Title: c.title(), Body: []Block{
-		allFacts(workload(c.Workload)), taken, totals}}
+		allFacts(workload(c.Workload)), plain(taken), plain(totals)}}
 	if len(c.Rows) == 0 || c.Rows[len(c.Rows)-1].Name != "plan" {
 		s.Body = append(s.Body, notice{Level: "warning",
 			What: "no plan fits; asrconfig compare without --by-hand says what would"})
@@ -78,7 +84,7 @@ func (c handCase) title() string {
 }
 
 // taken is "aggressive | 8 × 4, checkpointing | 31.2 GiB, 139 % | out of memory".
-func (c handCase) taken(h compare.HandRow) row {
+func (c handCase) taken(h compare.HandRow) []string {
 	rate, speed := "out of memory", ""
 	if h.Fits {
 		rate = around(h.SampleRate)
@@ -88,8 +94,7 @@ func (c handCase) taken(h compare.HandRow) row {
 	}
 	peak := fmt.Sprintf("%.1f GiB, %d %%", float64(h.PeakBytes)/units.GiB,
 		int(100*float64(h.PeakBytes)/max(float64(c.MemoryBytes), 1)))
-	return row{Cells: []cell{{Text: h.Name, Class: "tight"}, {Text: c.short(h)},
-		{Text: peak, Class: "tight"}, {Text: rate, Class: "tight"}, {Text: speed, Class: "tight"}}}
+	return []string{h.Name, c.short(h), peak, rate, speed}
 }
 
 // short is "8 × 4, bf16, checkpointing", with "split" where the guard splits steps.
@@ -99,21 +104,4 @@ func (c handCase) short(h compare.HandRow) string {
 		split = "split"
 	}
 	return joined(shortSettings(h.Settings), split)
-}
-
-func totalsHead(totals []compare.HandTotal) (heads []string) {
-	for _, t := range totals {
-		runs := count(t.Runs, "run")
-		heads = append(heads, runs+", hours", runs+", $")
-	}
-	return heads
-}
-
-func handTotals(h compare.HandRow) row {
-	cells := []cell{{Text: h.Name, Class: "tight"}}
-	for _, t := range h.Totals {
-		cells = append(cells, cell{Text: around(&t.Hours), Class: "tight"},
-			cell{Text: around(t.CostUSD), Class: "tight"})
-	}
-	return row{Cells: cells}
 }

@@ -116,18 +116,14 @@ func (p gpuPlan) name() string {
 }
 
 func (p gpuPlan) row() row {
-	used := float64(p.PeakBytes) / max(float64(p.MemoryBytes), 1)
-	return row{Cells: []cell{
-		{Text: p.name(), Class: "tight"}, {Text: p.short()},
-		{Text: fmt.Sprintf("%d", p.LargestBatch)},
-		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
-			units.InGiB(p.MemoryBytes), 100*used), Class: "tight", Meter: used,
-			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},
-		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
-		{Text: known(p.EnergyKWh, func(r profile.Range) string {
-			return rough(r.Likely)
-		})}, {Text: p.bound()},
-	}}
+	memory := max(float64(p.MemoryBytes), 1)
+	used := float64(p.PeakBytes) / memory
+	cells := cellsOf(p.name(), p.short(), fmt.Sprintf("%d", p.LargestBatch),
+		fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
+			units.InGiB(p.MemoryBytes), 100*used), around(p.RunHours), around(p.Cost),
+		known(p.EnergyKWh, func(r profile.Range) string { return rough(r.Likely) }), p.bound())
+	cells[3].Meter, cells[3].Limit = used, float64(p.BudgetBytes)/memory
+	return row{Cells: cells}
 }
 
 // bound is what bounds the speed, and whether that was measured.
@@ -228,8 +224,7 @@ func largest(r largestRecord) Document {
 	best := []string{"none", "none", "none"}
 	t := table{Head: append([]string{"model", "parameters"}, changes...)}
 	for _, m := range r.Models {
-		cells := row{Cells: []cell{{Text: name(m.Name)},
-			{Text: parameters(m.Parameters), Class: "tight"}}}
+		cells := row{Cells: cellsOf(name(m.Name), parameters(m.Parameters))}
 		for i, w := range []estimate.Remedy{m.Full, m.EightBit, m.Lora} {
 			if w.Fits && best[i] == "none" {
 				best[i] = name(m.Name)

@@ -233,9 +233,27 @@ func (p preformatted) lines(int) []string { return p }
 // cell is a cell of a table. Text shows Text alone.
 type cell struct {
 	Text         string
-	Note         string  // under the text
-	Class        string  // of the HTML; text wraps columns of class "tight" last
+	Class        string  // of the HTML
 	Meter, Limit float64 // a bar, 0 to 1, and a line in it
+}
+
+// Classes keep a short text in one line.
+func (c cell) Classes() string {
+	if columns(c.Text) <= tightColumns {
+		return strings.TrimSpace("tight " + c.Class)
+	}
+	return c.Class
+}
+
+// tightColumns are the most of a text that is not wrapped where others can be.
+const tightColumns = 22
+
+// cellsOf are cells of these texts.
+func cellsOf(texts ...string) (cells []cell) {
+	for _, text := range texts {
+		cells = append(cells, cell{Text: text})
+	}
+	return cells
 }
 
 type row struct {
@@ -261,18 +279,15 @@ func (t table) lines(width int) []string {
 	if len(shown) == 0 {
 		return nil
 	}
-	rows, tight := [][]string{t.withoutSkipped(t.Head)}, []bool(nil)
-	for i, c := range shown[0].Cells {
-		if !t.Skip[i] {
-			tight = append(tight, strings.HasPrefix(c.Class, "tight"))
-		}
-	}
+	rows := [][]string{t.withoutSkipped(cellsOf(t.Head...))}
 	for _, r := range shown {
-		texts := make([]string, len(t.Head))
-		for i, c := range r.Cells {
-			texts[i] = c.Text
-		}
-		rows = append(rows, t.withoutSkipped(texts))
+		rows = append(rows, t.withoutSkipped(r.Cells))
+	}
+	tight := make([]bool, len(rows[0]))
+	for i := range tight {
+		tight[i] = !slices.ContainsFunc(rows, func(row []string) bool {
+			return columns(row[i]) > tightColumns
+		})
 	}
 	return append(grid(rows, tight, width), more(len(t.Rows)+t.More-len(shown))...)
 }
@@ -285,11 +300,11 @@ func more(hidden int) []string {
 	return []string{fmt.Sprintf("… and %d more", hidden)}
 }
 
-func (t table) withoutSkipped(texts []string) []string {
+func (t table) withoutSkipped(cells []cell) []string {
 	var shown []string
-	for i, text := range texts {
+	for i, c := range cells {
 		if !t.Skip[i] {
-			shown = append(shown, text)
+			shown = append(shown, c.Text)
 		}
 	}
 	return shown
@@ -299,11 +314,7 @@ func (t table) withoutSkipped(texts []string) []string {
 func plain(rows [][]string) table {
 	t := table{Head: rows[0]}
 	for _, texts := range rows[1:] {
-		r := row{}
-		for _, text := range texts {
-			r.Cells = append(r.Cells, cell{Text: text})
-		}
-		t.Rows = append(t.Rows, r)
+		t.Rows = append(t.Rows, row{Cells: cellsOf(texts...)})
 	}
 	return t
 }

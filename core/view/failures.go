@@ -66,27 +66,15 @@ func (f failure) words() []string {
 }
 
 func (f failure) table() table {
-	t := table{Head: []string{"differs by", "held", "predicted", "what", "module"}}
+	rows := [][]string{{"differs by", "held", "predicted", "what", "module"}}
+	module := map[string]string{peak.AllModules: "all", "": "outside modules"}
 	sum := peak.Row{Component: "sum", Module: peak.AllModules, Held: f.Held, Predicted: f.Predicted}
 	for _, r := range append(f.Rows, sum) {
-		t.Rows = append(t.Rows, row{Cells: failureCells(r)})
+		rows = append(rows, []string{difference(r), sizeOrNone(r.Held),
+			known(r.Predicted, sizeOrNone), cmp.Or(partWords[r.Component], r.Component),
+			cmp.Or(module[r.Module], r.Module)})
 	}
-	return t
-}
-
-func failureCells(r peak.Row) []cell {
-	module := map[string]string{peak.AllModules: "all", "": "outside modules"}
-	texts := []string{difference(r), sizeOrNone(r.Held), known(r.Predicted, sizeOrNone),
-		cmp.Or(partWords[r.Component], r.Component), cmp.Or(module[r.Module], r.Module)}
-	var cells []cell
-	for i, text := range texts {
-		c := cell{Text: text}
-		if i < 3 {
-			c.Class = "tight"
-		}
-		cells = append(cells, c)
-	}
-	return cells
+	return plain(rows)
 }
 
 func difference(r peak.Row) string {

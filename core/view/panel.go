@@ -18,10 +18,8 @@ type panelRecord struct {
 	Stopped  bool     `json:"stopped"`
 	Shot     snapshot `json:"shot"`
 	Activity struct {
-		CPU     *float64      `json:"cpu_share"`
-		TreeCPU *float64      `json:"tree_cpu_share"`
-		Workers *float64      `json:"workers_rss_bytes"`
-		GPUs    []gpuActivity `json:"gpus"`
+		hostReading
+		GPUs []gpuReading `json:"gpus"`
 	} `json:"activity"`
 	History struct {
 		Times     []float64  `json:"times_s"`
@@ -43,13 +41,6 @@ type snapshot struct {
 		Used     *float64 `json:"used"`
 		Headroom *float64 `json:"headroom"`
 	} `json:"gpus"`
-}
-
-type gpuActivity struct {
-	Utilization *float64 `json:"utilization"`
-	Tensor      *float64 `json:"tensor_active"`
-	Power       *float64 `json:"power_w"`
-	Temperature *float64 `json:"temperature_c"`
 }
 
 const shownAlerts = 4
@@ -138,7 +129,7 @@ func memoryTile(title string, used, total *float64, note string) tile {
 		Note: note, Meter: share}
 }
 
-func (a gpuActivity) tile() tile {
+func (a gpuReading) tile() tile {
 	var facts []string
 	if a.Tensor != nil {
 		facts = append(facts, "tensor cores "+units.Percent(*a.Tensor))

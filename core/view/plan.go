@@ -182,12 +182,11 @@ func (r planRecord) devices() section {
 		"peak", "budget"}}
 	for _, d := range r.Config.Devices {
 		filled := float64(d.PeakBytes) / max(1, float64(d.BudgetBytes))
-		t.Rows = append(t.Rows, row{Cells: []cell{
-			{Text: fmt.Sprintf("%d", d.Index)}, {Text: name(d.Name)},
-			{Text: fmt.Sprintf("%d", d.Samples)}, {Text: fmt.Sprintf("%d", d.MicroBatchSize)},
-			{Text: units.InGiB(d.PeakBytes), Class: "tight", Meter: filled},
-			{Text: units.InGiB(d.BudgetBytes), Class: "tight"},
-		}})
+		cells := cellsOf(fmt.Sprintf("%d", d.Index), name(d.Name), fmt.Sprintf("%d", d.Samples),
+			fmt.Sprintf("%d", d.MicroBatchSize), units.InGiB(d.PeakBytes),
+			units.InGiB(d.BudgetBytes))
+		cells[4].Meter = filled
+		t.Rows = append(t.Rows, row{Cells: cells})
 	}
 	if len(t.Rows) == 1 {
 		return section{}

@@ -127,26 +127,20 @@ func (r RunComparison) facts() []string {
 }
 
 func (r RunComparison) figures() table {
-	t := table{Head: []string{"", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength),
-		"ratio"}}
+	rows := [][]string{{"", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength), "ratio"}}
 	for _, f := range r.Figures {
-		cells := row{}
-		for _, text := range []string{f.Name, f.text(f.A), f.text(f.B), known(f.Ratio, ratioText)} {
-			cells.Cells = append(cells.Cells, cell{Text: text, Class: "tight"})
-		}
-		cells.Cells[0].Class = "" // so that ratios stay in sight on narrow screens
-		t.Rows = append(t.Rows, cells)
+		rows = append(rows, []string{f.Name, f.text(f.A), f.text(f.B), known(f.Ratio, ratioText)})
 	}
-	return t
+	return plain(rows)
 }
 
 func (r RunComparison) settings() section {
-	t := table{Head: []string{"setting", clipped(r.A.Name, headLength),
-		clipped(r.B.Name, headLength)}, Brief: listedSettings}
+	rows := [][]string{{"setting", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength)}}
 	for _, s := range r.Settings {
-		t.Rows = append(t.Rows, row{Cells: []cell{{Text: s.Name}, {Text: setting(s.A)},
-			{Text: setting(s.B)}}})
+		rows = append(rows, []string{s.Name, setting(s.A), setting(s.B)})
 	}
+	t := plain(rows)
+	t.Brief = listedSettings
 	body := Block(t)
 	if len(t.Rows) == 0 {
 		body = allFacts(r.unchanged())

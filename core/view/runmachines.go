@@ -15,14 +15,7 @@ func (r runRecord) gpus() section {
 		"headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"},
 		Skip: map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}}
 	for _, g := range r.GPUs {
-		var cells []cell
-		for i, text := range g.cells() {
-			c := cell{Text: text, Class: "tight"}
-			if i == 1 || i >= 10 {
-				c.Class = ""
-			}
-			cells = append(cells, c)
-		}
+		cells := g.cells()
 		cells[3].Meter = filled(g.UsedPeak, g.Total)
 		t.Rows = append(t.Rows, row{Cells: cells})
 	}
@@ -36,18 +29,16 @@ func (r runRecord) gpus() section {
 	return section{Title: "GPU", Body: []Block{lines}}
 }
 
-func (g GPUFigures) cells() []string {
+func (g GPUFigures) cells() []cell {
 	var throttles []string
 	for _, reason := range sortedKeys(g.Throttled) {
 		throttles = append(throttles, reason+" "+units.Percent(g.Throttled[reason]))
 	}
-	return []string{
-		g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size) +
-			" of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
+	return cellsOf(g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size)+
+		" of "+known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
 		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy),
 		known(g.Hottest, amount("°C")), cmp.Or(strings.Join(throttles, ", "), unknown),
-		known(g.Others, size),
-	}
+		known(g.Others, size))
 }
 
 func (r runRecord) hosts() pairs {

@@ -38,6 +38,7 @@ type gpuReading struct {
 	PowerLimit  *float64 `json:"power_limit_w"`
 	MaxClock    *float64 `json:"max_clock_mhz"`
 	Utilization *float64 `json:"utilization"`
+	Tensor      *float64 `json:"tensor_active"`
 	Power       *float64 `json:"power_w"`
 	Temperature *float64 `json:"temperature_c"`
 	Clock       *float64 `json:"clock_mhz"`
