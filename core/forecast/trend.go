@@ -162,47 +162,14 @@ func (s *series) straight() bool {
 	return later >= 0.3 && later <= 0.7 && end-late >= 0.08*(end-begin)
 }
 
-// median reorders the values; NaN of none.
+// median sorts the values; NaN of none.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
 		return math.NaN()
 	}
-	upper := selected(values, n/2)
-	if n%2 == 1 {
-		return upper
-	}
-	return (upper + slices.Max(values[:n/2])) / 2
-}
-
-// selected puts the k-th smallest value in its place, the smaller ones before it (quickselect).
-func selected(values []float64, k int) float64 {
-	low, high := 0, len(values)-1
-	for low < high {
-		pivot := middle(values[low], values[(low+high)/2], values[high])
-		i, j := low, high
-		for i <= j {
-			for values[i] < pivot {
-				i++
-			}
-			for values[j] > pivot {
-				j--
-			}
-			if i <= j {
-				values[i], values[j] = values[j], values[i]
-				i++
-				j--
-			}
-		}
-		if k <= j {
-			high = j
-		} else if k >= i {
-			low = i
-		} else {
-			break
-		}
-	}
-	return values[k]
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 func middle(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
