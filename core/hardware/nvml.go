@@ -15,46 +15,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// library is what is used of nvml.Interface, and handle what is used of nvml.Device; go-nvml's
-// mocks satisfy both.
-type library interface {
-	Init() nvml.Return
-	Shutdown() nvml.Return
-	SystemGetDriverVersion() (string, nvml.Return)
-	SystemGetCudaDriverVersion() (int, nvml.Return)
-	DeviceGetCount() (int, nvml.Return)
-	DeviceGetHandleByIndex(index int) (nvml.Device, nvml.Return)
-	EventSetCreate() (nvml.EventSet, nvml.Return)
-	GpmSampleAlloc() (nvml.GpmSample, nvml.Return)
-	GpmMetricsGet(metrics *nvml.GpmMetricsGetType) nvml.Return
-}
-
-type handle interface {
-	GetName() (string, nvml.Return)
-	GetUUID() (string, nvml.Return)
-	GetMemoryInfo() (nvml.Memory, nvml.Return)
-	GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return)
-	GetCudaComputeCapability() (int, int, nvml.Return)
-	GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
-	GetMigMode() (int, int, nvml.Return)
-	GetMaxMigDeviceCount() (int, nvml.Return)
-	GetMigDeviceHandleByIndex(index int) (nvml.Device, nvml.Return)
-	GetUtilizationRates() (nvml.Utilization, nvml.Return)
-	GetPowerUsage() (uint32, nvml.Return)
-	GetEnforcedPowerLimit() (uint32, nvml.Return)
-	GetTemperature(sensor nvml.TemperatureSensors) (uint32, nvml.Return)
-	GetClockInfo(clock nvml.ClockType) (uint32, nvml.Return)
-	GetMaxClockInfo(clock nvml.ClockType) (uint32, nvml.Return)
-	GetCurrentClocksEventReasons() (uint64, nvml.Return)
-	GetCurrentClocksThrottleReasons() (uint64, nvml.Return)
-	GetPcieThroughput(counter nvml.PcieUtilCounter) (uint32, nvml.Return)
-	GetFieldValues(values []nvml.FieldValue) nvml.Return
-	GetTotalEccErrors(kind nvml.MemoryErrorType, counter nvml.EccCounterType) (uint64, nvml.Return)
-	RegisterEvents(kinds uint64, set nvml.EventSet) nvml.Return
-	GpmQueryDeviceSupport() (nvml.GpmSupport, nvml.Return)
-	GpmSampleGet(sample nvml.GpmSample) nvml.Return
-}
-
 const (
 	defaultLibrary = "libnvidia-ml.so.1"
 	maxSlices      = 64 // MIG devices believed of one board; cards of 2026 have 7
@@ -66,7 +26,7 @@ const (
 var loaded struct {
 	sync.Mutex
 	path      string
-	library   library
+	library   nvml.Interface
 	functions functions
 }
 
@@ -120,7 +80,7 @@ func load(path string) (functions, error) {
 // start initialises NVML and lists the boards. Init and Shutdown are counted by NVML across the
 // process, so a session does not disturb others (PyTorch's, say). After a failed Init nothing is
 // called, not even Shutdown.
-func start(lib library, available functions) (*session, error) {
+func start(lib nvml.Interface, available functions) (*session, error) {
 	if result := lib.Init(); result != nvml.SUCCESS {
 		return nil, driverError(result, "the NVIDIA driver does not start")
 	}
@@ -149,7 +109,7 @@ func start(lib library, available functions) (*session, error) {
 	return opened, nil
 }
 
-func versions(lib library) (driver, cuda *string) {
+func versions(lib nvml.Interface) (driver, cuda *string) {
 	if text, result := lib.SystemGetDriverVersion(); result == nvml.SUCCESS && text != "" {
 		text = strings.ToValidUTF8(text, "?")
 		driver = &text
@@ -161,7 +121,7 @@ func versions(lib library) (driver, cuda *string) {
 	return driver, cuda
 }
 
-func describeBoard(device handle, available functions, driver library) board {
+func describeBoard(device nvml.Device, available functions, driver nvml.Interface) board {
 	b := board{unit: describe(device, available)}
 	b.watch = newWatcher(device, available, driver)
 	if major, minor, result := device.GetCudaComputeCapability(); result == nvml.SUCCESS {
@@ -191,7 +151,7 @@ func describeBoard(device handle, available functions, driver library) board {
 
 // describeSlice takes from the board what a slice's own handle may not tell. Drivers before R470 or
 // so name a slice like its board, which must not pass for the whole card.
-func describeSlice(device handle, parent unit, available functions) unit {
+func describeSlice(device nvml.Device, parent unit, available functions) unit {
 	slice := describe(device, available)
 	slice.mig = true
 	slice.computeCapability = parent.computeCapability
@@ -206,7 +166,7 @@ func describeSlice(device handle, parent unit, available functions) unit {
 
 // describe reads what a board and a slice have in common. Facts that the driver does not give stay
 // empty.
-func describe(device handle, available functions) unit {
+func describe(device nvml.Device, available functions) unit {
 	u := unit{}
 	if name, result := device.GetName(); result == nvml.SUCCESS {
 		u.name = strings.ToValidUTF8(name, "?")
@@ -223,7 +183,7 @@ func describe(device handle, available functions) unit {
 
 // memoryMeter reads one device's memory through the newest function that works for it.
 type memoryMeter struct {
-	device handle
+	device nvml.Device
 	v2     atomic.Bool // cleared when the device refuses it, so that it is tried once only
 }
 
@@ -247,7 +207,7 @@ func (m *memoryMeter) read(name string) (memory reading, err error) {
 }
 
 // processes lists the compute processes of a device; an empty list where the driver does not tell.
-func processes(device handle) []profile.Process {
+func processes(device nvml.Device) []profile.Process {
 	running := []profile.Process{}
 	infos, result := device.GetComputeRunningProcesses()
 	if result != nvml.SUCCESS {

@@ -49,11 +49,11 @@ var gaugeWords = [gaugeCount]struct {
 // watcher reads what one card does; a MIG slice has memory of its own, but the card's heat, power
 // and clocks.
 type watcher struct {
-	card      handle
+	card      nvml.Device
 	available functions
-	events    nvml.EventSet // nil as long as none is open
-	driver    library       // makes queues of errors and samples of counters
-	counters  counters      // none before the first reading
+	events    nvml.EventSet  // nil as long as none is open
+	driver    nvml.Interface // makes queues of errors and samples of counters
+	counters  counters       // none before the first reading
 	now       func() time.Time
 
 	off       [gaugeCount]bool // the card has none, or the driver: not asked
@@ -67,7 +67,7 @@ type watcher struct {
 	told      []runlog.Event
 }
 
-func newWatcher(card handle, available functions, driver library) *watcher {
+func newWatcher(card nvml.Device, available functions, driver nvml.Interface) *watcher {
 	w := &watcher{card: card, available: available, driver: driver, now: time.Now, ecc: math.NaN()}
 	w.off[gaugeCounters] = !available.counters
 	return w

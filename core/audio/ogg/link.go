@@ -43,7 +43,6 @@ var mappings = []struct {
 }{
 	{"\x01vorbis", parseVorbisHead}, {"OpusHead", parseOpusHead}, {"\x7fFLAC", parseFLACHead},
 	{"Speex   ", parseSpeexHead},
-	{"fLaC", parseOldFLAC},
 }
 
 // link is a group of streams that start together: a whole file, or one link of a chained file.

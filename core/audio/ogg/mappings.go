@@ -96,12 +96,6 @@ func parseFLACHead(b []byte) (*stream, error) {
 		claimed: int64(si.NSamples)}, nil
 }
 
-// parseOldFLAC: before 2004, frames were put into Ogg without a mapping.
-func parseOldFLAC([]byte) (*stream, error) {
-	return nil, media.Unsupported(
-		"is FLAC inside Ogg of before version 1.1.1, which is not supported")
-}
-
 func (flacMapping) maxSamples() int64              { return flac.MaxFrameSamples }
 func (flacMapping) setup(*media.File, int64) error { return nil }
 

@@ -172,7 +172,7 @@ func TestOggCodecsRefused(t *testing.T) {
 		{Name: "FLAC header cut", B: cut("tone.oga", 60), Code: fault.Corrupt, Text: "ends inside its FLAC header"},
 		{Name: "FLAC version", B: lying(t, "tone.oga", 5, 2), Code: fault.Unsupported, Text: "version 2"},
 		{Name: "FLAC without stream info", B: lying(t, "tone.oga", 13, 4), Code: fault.Corrupt, Text: "instead of its stream info"},
-		{Name: "old FLAC", B: lying(t, "tone.oga", 0, []byte("fLaC")...), Code: fault.Unsupported, Text: "before version 1.1.1"},
+		{Name: "old FLAC", B: lying(t, "tone.oga", 0, []byte("fLaC")...), Code: fault.Unsupported, Text: "without a supported audio stream"},
 	})
 }
 
