@@ -14,9 +14,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// functions tells which of the NVML functions that came after driver 450, the oldest that PyTorch 2
-// runs with, are there. Calling one that the driver lacks ends the process, and neither an error nor
-// a panic would come back, so every function is looked up once, before the first call.
+// functions tells which of the NVML functions are there that came after driver 450, the oldest that
+// PyTorch 2 runs with. Calling one that the driver lacks ends the process, and neither an error nor a
+// panic would come back, so every function is looked up once, before the first call.
 type functions struct {
 	memoryV2    bool // memory with the driver's reserve apart
 	clockEvents bool // the new name of throttle reasons

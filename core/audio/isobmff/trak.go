@@ -92,7 +92,7 @@ func (t *track) parseTable(w boxReader, table box) error {
 				t.constant, t.stsz.n = int64(be.Uint32(h)), int64(be.Uint32(h[4:]))
 			}
 		case "stz2":
-			return media.Unsupported("has sizes of samples in few bits (stz2 box), which is not supported")
+			return media.Unsupported("has a compact table of sizes (stz2 box), which is not supported")
 		case "stco":
 			t.chunks = w.table(b, 4, 4)
 		case "co64":
