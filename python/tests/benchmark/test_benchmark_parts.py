@@ -41,6 +41,7 @@ from asrconfig_go.watch.telemetry import RunLog
 from benched import block, result, side
 from html_checks import tags
 from made_runs import trained
+from watching_fakes import MovedMoments
 
 CPU = Place(False, (0, 0), True, 2.0)
 A100 = Place(True, (8, 0), True, 8.0)
@@ -250,28 +251,12 @@ def test_blocks_are_long_enough_for_their_workers(plan: ac.TrainingConfig) -> No
     assert most_workers(four, Side("original", own), (), 16.0) == 6
 
 
-class Clock:
-    """A GPU's queue in a test: what is marked takes place when the test says so."""
-
-    def __init__(self) -> None:
-        self.now, self.waits = 0.0, 0
-
-    def mark(self) -> float:
-        return self.now
-
-    def between(self, begin: float, end: float) -> float:
-        return end - begin
-
-    def wait(self, end: float) -> None:
-        self.waits += 1
-
-
 def test_parts_on_a_gpu_are_those_of_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     from asrconfig_go.benchmark import step_phases
 
-    clock = Clock()
+    clock = MovedMoments()
     monkeypatch.setattr(step_phases, "moments_of", lambda model: clock)
 
     def passes(seconds: float) -> Any:
@@ -300,7 +285,7 @@ def test_parts_on_a_gpu_are_those_of_its_queue(monkeypatch: pytest.MonkeyPatch) 
     for step in phases.block.steps:
         assert [step.forward_s, step.backward_s, step.optimizer_s] == pytest.approx([0.2, 0.4, 0.05])
         assert step.micro_batches == 2 and step.queued_s is not None and 0 < step.queued_s < 0.2
-    assert clock.waits == 2  # where what counts begins and ends, and nowhere else
+    assert clock.waited == 2  # where what counts begins and ends, and nowhere else
     assert phases.block.padded_s is None
 
 

@@ -43,6 +43,32 @@ def folder_of_clips(folder: Path, count: int = 6) -> list[tuple[Path, str]]:
     return [(Path(shutil.copy(path, folder)), text) for path, text in clips(count)]
 
 
+def further_models() -> list[str]:
+    """The tiny models beside those of CTC and Whisper whose classes the installed transformers has."""
+    import transformers
+
+    classes = {
+        "tiny-moonshine": "MoonshineForConditionalGeneration",
+        "tiny-parakeet-tdt": "ParakeetForTDT",
+        "tiny-qwen3-asr": "Qwen3ASRForConditionalGeneration",
+    }
+    return [name for name, kind in classes.items() if hasattr(transformers, kind)]
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    """Those of the model or of the adapters that are saved there."""
+    from safetensors.torch import load_file
+
+    (file,) = folder.glob("*model.safetensors")
+    tensors: dict[str, Any] = load_file(file)
+    return tensors
+
+
+def assert_same_weights(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    assert not [name for name, tensor in one.items() if not tensor.equal(other[name])]
+
+
 RATE = 16_000
 
 

@@ -32,6 +32,23 @@ class Clock:
         return self.now
 
 
+class MovedMoments:
+    """A GPU's queue: what is marked takes place when a test says so."""
+
+    def __init__(self) -> None:
+        self.now, self.waited, self.marks = 0.0, 0, 0
+
+    def mark(self) -> float:
+        self.marks += 1
+        return self.now
+
+    def between(self, begin: float, end: float) -> float:
+        return end - begin
+
+    def wait(self, end: float) -> None:
+        self.waited += 1
+
+
 def gpu(used: float, total: float = 10.0, allocated: float | None = None, reserved: float | None = None) -> GPUMemory:
     """A GPU's memory in GiB, PyTorch's counters with it if they are given."""
     free = total - used

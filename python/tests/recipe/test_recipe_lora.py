@@ -13,12 +13,12 @@ from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.plan import add_lora
 from asrconfig_go.recipe import FineTuneResult, SpeechData, build_processor, fine_tune, load_model, load_speech
 from asrconfig_go.recipe.model_building import check_bits
-from recipe_data import digits
+from recipe_data import assert_same_weights, digits, weights
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
-safetensors = pytest.importorskip("safetensors.torch")
+pytest.importorskip("safetensors")
 
 LEARNED = {"tiny-wav2vec2": 0.7, "tiny-whisper": 0.92}  # Whisper's head is frozen, here with random weights
 MODELS = ("tiny-wav2vec2", pytest.param("tiny-whisper", marks=pytest.mark.slow))
@@ -32,11 +32,6 @@ def speech() -> SpeechData:
 def trained(speech: SpeechData, output: Path, model: str, **options: Any) -> FineTuneResult:
     settings: dict[str, Any] = {"lora_rank": 8, "max_steps": 3, "target_batch_size": 4, "verbose": False, **options}
     return fine_tune(speech, model, output, **settings)
-
-
-def weights(folder: Path) -> dict[str, Any]:
-    tensors: dict[str, Any] = safetensors.load_file(folder / "adapter_model.safetensors")
-    return tensors
 
 
 class Watch(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
@@ -86,9 +81,7 @@ def test_interrupted_adapters_go_on_exactly(speech: SpeechData, tmp_path: Path, 
         trained(speech, tmp_path / "cut", model, callbacks=[Watch(2)])
     resumed = trained(speech, tmp_path / "cut", model, resume=True, lora_rank=0)
     assert resumed.training.resumed_from.endswith("checkpoint-2")
-    uninterrupted, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
-    assert uninterrupted.keys() == cut.keys()
-    assert all(torch.equal(cut[name], value) for name, value in uninterrupted.items())
+    assert_same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
     with pytest.raises(InvalidArgumentError, match="lora_rank is 4, and that of the plan is 8"):
         trained(speech, tmp_path / "cut", model, resume=True, lora_rank=4)
     with pytest.raises(InvalidArgumentError, match=r"holds an earlier training \(checkpoint-2"):

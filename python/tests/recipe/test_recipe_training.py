@@ -17,13 +17,13 @@ from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundEr
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
 from asrconfig_go.recipe.fine_tune_options import schedule
 from asrconfig_go.recipe.fine_tune_run import output_folder
-from recipe_data import digits
+from recipe_data import assert_same_weights, digits, further_models, weights
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 pytest.importorskip("soundfile")
-safetensors = pytest.importorskip("safetensors.torch")
+pytest.importorskip("safetensors")
 
 MODELS = ["tiny-wav2vec2", "tiny-whisper"]
 QUICK = {"save_steps": 1, "eval_strategy": "no", "report_to": []}
@@ -37,11 +37,6 @@ def speech() -> SpeechData:
 def trained(speech: Any, output: Path, model: str = MODELS[0], **options: Any) -> FineTuneResult:
     settings = {**QUICK, **options.pop("settings", {})}
     return fine_tune(speech, model, output, **{"max_steps": 3, "verbose": False, "settings": settings, **options})
-
-
-def weights(folder: Path) -> dict[str, Any]:
-    tensors: dict[str, Any] = safetensors.load_file(folder / "model.safetensors")
-    return tensors
 
 
 def at_step(step: int, act: Any) -> Any:
@@ -68,8 +63,7 @@ def test_a_deadline_leaves_a_checkpoint_that_is_resumed_to_the_end(
     monkeypatch.undo()
     resumed = trained(speech, tmp_path / "out", resume=True, save_by="24h")
     assert resumed.training.resumed_from.endswith("checkpoint-2") and resumed.wer == uninterrupted.wer
-    ours, theirs = weights(tmp_path / "out"), weights(tmp_path / "whole")
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert_same_weights(weights(tmp_path / "out"), weights(tmp_path / "whole"))
 
 
 def test_a_deadline_that_has_passed_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -81,7 +75,9 @@ def interrupt(_: Any) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [*MODELS, *(pytest.param(model, marks=pytest.mark.slow) for model in further_models())]
+)
 def test_an_interrupted_training_goes_on_exactly(
     speech: SpeechData, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,10 +93,7 @@ def test_an_interrupted_training_goes_on_exactly(
     resumed = trained(speech, tmp_path / "cut", model, resume=True)
     assert resumed.training.resumed_from.endswith("checkpoint-2")
     assert resumed.wer == uninterrupted.wer
-    expected, actual = weights(tmp_path / "whole"), weights(tmp_path / "cut")
-    assert expected.keys() == actual.keys()
-    for name, value in expected.items():
-        assert torch.equal(actual[name], value), name
+    assert_same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
 
 
 def test_a_run_is_evaluated_and_saved_as_planned(speech: SpeechData, tmp_path: Path) -> None:
@@ -185,8 +178,7 @@ def test_an_earlier_training_is_never_overwritten(speech: SpeechData, tmp_path: 
     assert "--resume" in caught.value.hint
     (tmp_path / "training_config.json").unlink()
     assert trained(speech, tmp_path, resume=True).training.steps == 3
-    after = weights(tmp_path)
-    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert_same_weights(weights(tmp_path), before)
 
 
 @pytest.fixture(params=["injected", "tmpfs"])

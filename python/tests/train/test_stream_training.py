@@ -18,7 +18,7 @@ from asrconfig_go import ASRConfigManager, create_optimal_config
 from asrconfig_go.audio import load_audio
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError
 from asrconfig_go.train import StreamBatches
-from disturbed_runs import Failing, OutOfMemory, once_at
+from disturbed_runs import Failing, OutOfMemory, once_at, weights
 from locations import HELPERS
 from streamed_training import STEPS, allowed, collate, make_shards, open_shards, result, trainer_of
 from training_fixtures import make_plan
@@ -50,10 +50,6 @@ def trained(output: Path, files: list[str], fail: Any = None, steps: int = 20, *
 def seen(output: Path) -> dict[int, list[int]]:
     """The clips of every step, the last time that it was made."""
     return dict(json.loads(line) for line in (output / "steps-0.jsonl").read_text().splitlines())
-
-
-def weights(trainer: Any) -> Any:
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
 
 
 @pytest.fixture(scope="module")

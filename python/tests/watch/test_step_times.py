@@ -18,42 +18,23 @@ from transformers import TrainerCallback
 
 import asrconfig_go as ac
 from asrconfig_go.plan import find_step_calibration, time_estimates
-from asrconfig_go.plan.time_estimates import (
-    MeasuredStep,
-    recorded_step,
-)
+from asrconfig_go.plan.time_estimates import MeasuredStep, recorded_step
 from asrconfig_go.watch import step_times
 from asrconfig_go.watch.step_times import ENOUGH, NOTED, SKIPPED, CPUMoments, GPUMoments, StepTimes
 from speech_models import wav2vec2
 from uneven_clips import Run
+from watching_fakes import MovedMoments
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 
 
-class Clock:
-    """Tells the time that a test has let pass."""
-
-    def __init__(self) -> None:
-        self.now, self.waited, self.marks = 0.0, 0, 0
-
-    def mark(self) -> float:
-        self.marks += 1
-        return self.now
-
-    def between(self, begin: float, end: float) -> float:
-        return end - begin
-
-    def wait(self, end: float) -> None:
-        self.waited += 1
-
-
 class Training:
     """Tells of the steps of a small speech model on a T4, as a callback does."""
 
     def __init__(self, gpu: str = "T4", **settings: Any) -> None:
-        self.clock, self.model = Clock(), wav2vec2("mean").train()
+        self.clock, self.model = MovedMoments(), wav2vec2("mean").train()
         self.times = StepTimes(self.clock, lambda: gpu)
         usual = {"bf16": False, "fp16": True, "gradient_checkpointing": False, "optim": "adamw_torch_fused", "n_gpu": 1,
                  "gradient_accumulation_steps": 1}  # fmt: skip
