@@ -177,7 +177,7 @@ def test_what_is_refused_leaves_the_folder_though_its_exception_is_kept(tmp_path
     pytest.importorskip("torch")
     from tiny_training import tiny_trainer
 
-    ASRConfigManager().train(tiny_trainer(tmp_path))
+    ASRConfigManager().train(tiny_trainer(tmp_path, save_strategy="epoch"))
     with pytest.raises(InvalidArgumentError, match="17 rows") as error_info:
         ASRConfigManager().train(tiny_trainer(tmp_path, samples=17), resume=True)
     manager = ASRConfigManager()
