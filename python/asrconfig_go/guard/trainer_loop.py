@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +131,7 @@ class TrainerLoop(Loop):
             raise InvalidArgumentError(problem, _RULE_HINT)
         consequences = ["batches are not split before memory runs out"] * is_limited
         accumulation = self.trainer.args.gradient_accumulation_steps
-        if accumulation > 1 and self.trainer.model_accepts_loss_kwargs:  # then the Trainer does not divide the loss
+        if accumulation > 1 and (self.trainer.model_accepts_loss_kwargs or divides_no_loss()):
             consequences.append(f"gradients may be up to {accumulation} times too large (transformers issue 47688)")
         if consequences:
             self.say(f"{', and '.join(consequences)}: {reason}; {_RULE_HINT}")
@@ -247,6 +248,13 @@ def _one_number(trainer: Trainer, loss: torch.Tensor) -> Any:
             f"compute_loss returns a loss of shape {tuple(loss.shape)}", "return one number: its mean() or its sum()"
         )
     return loss.reshape(()) if loss.dim() else loss
+
+
+def divides_no_loss() -> bool:
+    """Whether the Trainer never divides a loss by the accumulation steps, as in transformers 4.46."""
+    from transformers import Trainer
+
+    return "loss = loss / self." not in inspect.getsource(Trainer.training_step)
 
 
 def _overrides(trainer: Trainer, name: str, method: Callable[..., object] | None = None) -> bool:

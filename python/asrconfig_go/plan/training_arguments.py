@@ -362,12 +362,12 @@ def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> N
 
 def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
     devices = max(1, int(arguments.n_gpu)) * int(arguments.world_size)
-    if devices == config.device_count:
-        return
     effective = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * devices
+    if devices == config.device_count or effective == config.effective_batch_size:
+        return
     reason = (
         f"this run has {devices} device(s), so the effective batch is {effective} instead of "
-        f"{config.effective_batch_size}; override gradient_accumulation_steps or plan for this machine"
+        f"{config.effective_batch_size}; plan for this machine, with device_count={devices}"
     )
     _report("device_count", config.device_count, reason)
 

@@ -138,10 +138,9 @@ def without_guard(args: TrainingArguments, model: torch.nn.Module, config: PlanR
 
 
 def _is_multiplied(model: torch.nn.Module) -> bool:
-    """Whether a mean is taken for a loss divided by ``num_items_in_batch``; transformers 4.46 divides none at all."""
-    from transformers import Trainer
-
+    """Whether a mean is taken for a loss divided by ``num_items_in_batch``."""
     from ..guard.loss_table import loss_of
+    from ..guard.trainer_loop import divides_no_loss
 
     loss = loss_of(model)
     if loss is None or loss.rule == "sum" or loss.takes_num_items:
@@ -149,4 +148,4 @@ def _is_multiplied(model: torch.nn.Module) -> bool:
     base = bare(model)
     named = inspect.signature(base.forward).parameters.values()
     accepts_kwargs = getattr(base, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD for p in named))
-    return bool(accepts_kwargs) or "loss = loss / self." not in inspect.getsource(Trainer.training_step)
+    return bool(accepts_kwargs) or divides_no_loss()

@@ -12,6 +12,7 @@ import pytest
 
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.plan import training_arguments
+from asrconfig_go.plan.plan_record import OverrideWarning
 from asrconfig_go.plan.training_arguments import UnsupportedSettingWarning, build
 from training_fixtures import make_plan
 
@@ -207,6 +208,10 @@ def test_an_optimizer_that_this_version_does_not_know(tmp_path: Path) -> None:
 def test_another_number_of_devices_is_reported(tmp_path: Path) -> None:
     with pytest.warns(UnsupportedSettingWarning, match="effective batch is 32 instead of 64"):
         build(make_plan(device_count=2, target_batch_size=64), tmp_path, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnsupportedSettingWarning)
+        warnings.simplefilter("ignore", OverrideWarning)
+        build(make_plan(device_count=2, target_batch_size=64), tmp_path, {"per_device_train_batch_size": 64})
 
 
 def test_a_setting_that_this_version_lacks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
