@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from .data.scan import DurationSettings, ScanSettings, add_durations, scan_audio
 from .data.scan_result import DatasetProfile, ScanResult, usable_seconds
 from .data.scan_rows import examples_of, row_seconds
 from .data.source import open_source
-from .errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
+from .errors import InfeasiblePlanError, InvalidArgumentError
 from .plan.plan_options import PlanOptions
 from .predict.hardware import HardwareProfile, check_margin
 from .predict.model_profile import ModelProfile, profile_model
@@ -108,25 +107,16 @@ class ASRConfigManager:
         Without a ``processor`` only decoding is measured. Returns None, with a warning after an error, when nothing can
         be measured. ``remember`` reuses a rate of the last day for the same path, clips, processor and machine.
         """
-        from .audio.loader_rate import LoaderNotMeasuredWarning, LoaderSettings, Measured, measure_loader
+        from .audio.loader_rate import LoaderSettings, Measured
 
         check_keywords(options, LoaderSettings.__annotations__, "measure_loader")
         source = open_source(dataset)
         if source.scan is None and self._scan is not None and self._scan[0] is source.data:
             source = replace(source, scan=self._scan[1])
-        remembered = Measured(source, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
+        measured = Measured(source, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
         if self._unit is not None:
             options.setdefault("row_seconds", partial(row_seconds, unit=self._unit, examples=self._examples))
-        try:
-            self.loader = remembered.find() if remember else None
-            if self.loader is None:
-                self.loader = measure_loader(source, processor=processor, **options)
-                if self.loader is not None:
-                    remembered.store(self.loader)
-        except AsrConfigError as error:
-            self.loader = None
-            warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=2)
-        self._prepared = processor is not None
+        self.loader, self._prepared = measured.measure(remember, options), processor is not None
         return self.loader
 
     def add_durations(
@@ -312,8 +302,8 @@ class ASRConfigManager:
             options.setdefault("rule", rule)
         memory = options.pop("memory", None)
         split = config if memory is None and first and config and config.micro_batching == "memory" else None
-        if "preflight" in options:
-            options["preflight"] = self._longest(options["preflight"])
+        if options.get("preflight") is True and self.dataset is not None:
+            options["preflight"] = self.dataset.max_s  # as long as the longest profiled clip
         with ExitStack() as undo, ExitStack() as unfinished:
             if split is not None:
                 undo.callback(use_planned_checkpointing(trainer, split))
@@ -398,10 +388,6 @@ class ASRConfigManager:
         """What the loss divides by, as the plan has it; a function is only known to the manager that planned."""
         planned = self.config.rule if self.config is not None else None
         return self._rule if planned == "given" else planned
-
-    def _longest(self, preflight: bool | float) -> bool | float:
-        """What a pre-flight tries: True means the longest clip of the profiled dataset, if there is one."""
-        return self.dataset.max_s if preflight is True and self.dataset is not None else preflight
 
     def __repr__(self) -> str:
         parts = [self.hardware, self.dataset, self.model, self.config]

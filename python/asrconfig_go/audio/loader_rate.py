@@ -8,6 +8,7 @@ import json
 import random
 import sys
 import time
+import warnings
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -261,6 +262,19 @@ class Measured:
     machine: object
     processor: object
     options: Mapping[str, object]
+
+    def measure(self, remember: bool, options: LoaderSettings) -> LoaderRate | None:
+        """The rate of the last day, if ``remember``, or else a new one; None, with a warning, where there is none."""
+        try:
+            rate = self.find() if remember else None
+            if rate is None:
+                rate = measure_loader(self.source, processor=self.processor, **options)
+                if rate is not None:
+                    self.store(rate)
+        except AsrConfigError as error:
+            warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=3)
+            return None
+        return rate
 
     def find(self) -> LoaderRate | None:
         """The rate that was measured in the last day, or None."""
