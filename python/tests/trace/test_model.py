@@ -32,6 +32,11 @@ def small_model(**changes: Any) -> Any:
     return transformers.Wav2Vec2ForCTC(small_config(**changes))
 
 
+def test_a_known_decoder_has_the_token_it_starts_from() -> None:
+    """The class has none by default, and the model then makes no input of its decoder from labels."""
+    assert Model.of("cohere-transcribe").config_json["decoder_start_token_id"] == 4
+
+
 def test_names_need_no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     source = Model.of("xls-r-300m")
