@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"core/batching":               {"core/fault", "core/parallel", "core/recent", "core/units"},
 	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile", "core/units"},
 	"core/gpus":                   {"core/fault", "core/profile"},
-	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog"},
+	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog", "core/units"},
 	"core/memory":                 {"core/fault", "core/memory/allocator", "core/memory/formula", "core/memory/peak", "core/memory/reduction", "core/memory/replay", "core/memory/template", "core/memory/trace", "core/parallel", "core/profile", "core/timing/kernel"},
 	"core/memory/trace":           {"core/fault", "core/jsontext", "core/parallel"},
 	"core/memory/trace/tracetest": {"core/memory/trace"},

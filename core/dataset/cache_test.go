@@ -151,21 +151,6 @@ func TestBrokenCachesAreReadOn(t *testing.T) {
 	}
 }
 
-func TestALongCacheKeepsItsNewerHalf(t *testing.T) {
-	before := maxSlots
-	maxSlots = 100
-	t.Cleanup(func() { maxSlots = before })
-	folder := t.TempDir()
-	raw := slotsOf(t, 101, 1)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, cacheName), raw, 0o600))
-	assert.Equal(t, 101, slotsIn(t, folder), "as they were when the scan began")
-	renewed := openCache(Cache{Folder: folder}, 1)
-	assert.Len(t, renewed.offsets, 50)
-	for at := 51 * slotSize; at < len(raw); at += slotSize {
-		assert.Contains(t, renewed.offsets, keyOf(raw[at:]))
-	}
-}
-
 // TestScansRewriteALongCacheAtOnce: at every moment the cache is whole, and in the end there is no
 // other file.
 func TestScansRewriteALongCacheAtOnce(t *testing.T) {

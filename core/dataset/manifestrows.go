@@ -49,41 +49,23 @@ func piece(offset, duration, start, end json.RawMessage) (r mention, err error) 
 }
 
 // object is a row in JSON.
-type object struct {
-	fields map[string]json.RawMessage
-	mixed  bool // some names have capitals
-}
+type object struct{ fields map[string]json.RawMessage }
 
 func objectOf(line []byte) (o object, err error) {
 	err = json.Unmarshal(line, &o.fields)
-	for name := range o.fields {
-		o.mixed = o.mixed || strings.ToLower(name) != name
-	}
 	return o, err
 }
 
 // field returns the value of the first of the names that is there, exactly so or in another case.
 func (o object) field(names ...string) json.RawMessage {
 	for _, name := range names {
-		raw := o.fields[name]
-		if !isThere(raw) {
-			raw = o.alike(name)
-		}
-		if isThere(raw) {
+		if raw := o.fields[name]; isThere(raw) {
 			return raw
 		}
-	}
-	return nil
-}
-
-// alike returns the value of a name in another case.
-func (o object) alike(name string) json.RawMessage {
-	if !o.mixed && strings.ToLower(name) == name {
-		return nil
-	}
-	for other, raw := range o.fields {
-		if strings.EqualFold(other, name) && isThere(raw) {
-			return raw
+		for other, raw := range o.fields {
+			if strings.EqualFold(other, name) && isThere(raw) {
+				return raw
+			}
 		}
 	}
 	return nil

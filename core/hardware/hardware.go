@@ -9,12 +9,12 @@ package hardware
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Options says what to look at. The zero value is this process on this machine with every GPU
@@ -201,14 +201,9 @@ func (s *session) visible(options Options) (units []unit, reason string) {
 
 // names lists the boards for a message, at most four of them.
 func (s *session) names() string {
-	const limit = 4
 	var names []string
-	for i, b := range s.boards {
-		if i == limit {
-			names = append(names, fmt.Sprintf("%d more", len(s.boards)-limit))
-			break
-		}
+	for _, b := range s.boards {
 		names = append(names, b.name)
 	}
-	return strings.Join(names, ", ")
+	return units.Listed(names, ", ", 4)
 }

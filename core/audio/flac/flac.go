@@ -10,10 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-var (
-	be = binary.BigEndian
-	le = binary.LittleEndian
-)
+var be = binary.BigEndian
 
 const (
 	MagicLen          = 4

@@ -9,10 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-var (
-	be = binary.BigEndian
-	le = binary.LittleEndian
-)
+var be = binary.BigEndian
 
 // IsADTS reports whether h starts with a frame of ADTS.
 func IsADTS(h []byte) bool {
@@ -30,7 +27,7 @@ func IsMPEG(h []byte) bool {
 // behind a tag, or the rest of a frame that a stream was cut in.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	r := newFrames(s)
-	first, pos, ok := r.start(base + frontAPE(s, base))
+	first, pos, ok := r.start(base)
 	if !ok {
 		return media.Info{}, noFrames(s, base)
 	}
@@ -89,15 +86,6 @@ func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
 		info.Codec, info.Channels = mpegCodecs[f.layer()], mpegChannels(b)
 	}
 	return info
-}
-
-// frontAPE returns the length of an APEv2 tag in front, 0 without one.
-func frontAPE(s *media.File, base int64) int64 {
-	const apeFootLen = 32
-	if b := s.At(base, apeFootLen); len(b) == apeFootLen && string(b[:8]) == "APETAGEX" {
-		return apeFootLen + int64(le.Uint32(b[12:]))
-	}
-	return 0
 }
 
 // noFrames explains why there is nothing to play.
