@@ -80,6 +80,11 @@ def min_input_length(model: torch.nn.Module) -> int:
     return max((masks.input_length(masks.mask_frames()) for masks in _time_masks_of(model)), default=0)
 
 
+def min_trimmed_length(model: torch.nn.Module) -> int:
+    """The length to which a clip may be trimmed: ``model`` then computes a frame of it, or as many as a mask has."""
+    return max((masks.input_length(max(1, masks.mask_frames())) for masks in _time_masks_of(model)), default=0)
+
+
 def padded_for_masks(inputs: B, model: torch.nn.Module) -> B:
     """Pad a batch of which every clip is shorter than a mask of SpecAugment; return any other batch unchanged.
 
@@ -173,7 +178,7 @@ def trimmed_clips(batch: object, clips: list[B], model: torch.nn.Module) -> list
         clips: Every clip of it in order, each as a batch of one.
         model: The model that is to compute the clips alone.
     """
-    padded_length, min_length = extent(batch).length, min_input_length(model)
+    padded_length, min_length = extent(batch).length, min_trimmed_length(model)
     lengths = (min(max(length, min_length), padded_length) for length in clip_lengths(batch))
     return [trimmed(clip, length) for clip, length in zip(clips, lengths, strict=True)]
 

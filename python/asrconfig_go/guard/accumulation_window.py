@@ -24,7 +24,7 @@ from .._core.batches import (
     split,
     tensors_of,
 )
-from .._core.padding import micro_batches, min_input_length
+from .._core.padding import micro_batches, min_trimmed_length
 from ..errors import InvalidArgumentError
 from ..predict.step_sampler import cheapest
 from .loop import Batch, Before, Call, Loop, Split, version_of
@@ -320,7 +320,7 @@ def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator
     if lengths is None:
         yield from evenly(inputs, budget, None)
         return
-    shortest, padded, width = min_input_length(model), extent(inputs).length, extent(inputs).width
+    shortest, padded, width = min_trimmed_length(model), extent(inputs).length, extent(inputs).width
     lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
     rate = budget.rate or per_second(entries(inputs), model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate

@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 import asrconfig_go as ac
-from asrconfig_go._core.padding import min_input_length, padded_for_masks
+from asrconfig_go._core.padding import min_input_length, min_trimmed_length, padded_for_masks
 from asrconfig_go.guard import guarded_step
 from speech_models import CTC_SIZES, MODELS, adapted, w2v_bert, wav2vec2
 from uneven_clips import Run
@@ -126,6 +126,30 @@ def test_a_training_ends_as_without_masks_also_when_memory_runs_out(tmp_path: Pa
     assert not run.guard.bad_batches
     assert any("mask_time_length" in note for note in run.guard.notes)
     split = Run(tmp_path, kind, limit, model=model()).train()
+    assert split.guard.events
+    assert split.apart(calm) < 1e-5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clip_is_not_trimmed_below_a_frame(kind: str) -> None:
+    model = masking(of_kind(kind), mask_time_prob=0.0).eval()
+    shortest = min_trimmed_length(model)
+    model(**batch(shortest))
+    with pytest.raises(RuntimeError):
+        model(**batch(shortest - 1))
+    masking(model, mask_time_prob=0.5)
+    assert min_trimmed_length(model) == min_input_length(model) > shortest
+
+
+def test_clips_without_a_frame_train_when_memory_runs_out(tmp_path: Path) -> None:
+    runs = []
+    for limit in (None, 1700):
+        run = Run(tmp_path, limit=limit)
+        run.model.config.ctc_zero_infinity = True  # of a clip with more labels than frames
+        for item in run.trainer.train_dataset.items[::6]:
+            item["audio"] = item["audio"][:30]
+        runs.append(run.train())
+    calm, split = runs
     assert split.guard.events
     assert split.apart(calm) < 1e-5
 
