@@ -251,13 +251,18 @@ def trial(inputs: Batch, count: int, labels: str, by: Split | None) -> tuple[Any
 
 
 def _informative(inputs: Batch, count: int, labels: str) -> Any:
-    """So many clips of a batch, one with the most labels first, and one with the fewest among them."""
+    """So many clips of a batch, one with the most labels first, and one with the fewest among them.
+
+    Where each clip has one label, they are of different classes if the batch is: a loss that weights its classes is a
+    plain mean over clips of one.
+    """
     values: Any = entries(inputs).get(labels)
-    tokens = [0] * batch_size(inputs)
+    tokens, classes = ([0] * batch_size(inputs) for _ in range(2))
     if hasattr(values, "shape") and len(values.shape):
         used: Any = values != PADDING
         tokens = [int(n) for n in (used.flatten(1).sum(1) if used.dim() > 1 else used.int())]
-    rows = sorted(range(len(tokens)), key=lambda i: -tokens[i])
+        classes = classes if used.dim() > 1 else values.tolist()
+    rows = sorted(range(len(tokens)), key=lambda row: (-tokens[row], classes[row]))
     return pick(inputs, rows if len(rows) <= count else [*rows[: count // 2], *rows[count // 2 - count :]])
 
 

@@ -20,6 +20,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go._core.padding import trimmed
 from asrconfig_go.guard import attach
+from asrconfig_go.guard.rule_measurement import trial
 from tiny_training import OUT_OF_MEMORY, Points, Regression, apart, flat, notes_of, running_short, tiny_trainer
 
 TEXTS = [[3, 4, 5, 6], [3], [4, 5], [6, 3, 5]]
@@ -268,6 +269,15 @@ def test_labels_stay_contiguous_and_as_long_as_the_inputs_of_causal_models(
     moved = sum(float((p - s).square().sum()) for p, s in zip(ends[0], start, strict=True)) ** 0.5
     off = sum(float((p - q).square().sum()) for p, q in zip(*ends, strict=True)) ** 0.5
     assert off / moved < 1e-5
+
+
+def test_clips_of_different_classes_are_measured() -> None:
+    """A loss that weights its classes is a plain mean over clips of one."""
+    labels = torch.zeros(12, dtype=torch.long)
+    labels[6] = 1
+    for count in (4, 2):
+        clips, _ = trial({"input_values": torch.zeros(12, 2), "labels": labels}, count, "labels", None)
+        assert set(clips["labels"].tolist()) == {0, 1}
 
 
 def test_trimmed_is_contiguous_and_leaves_what_it_does_not_understand() -> None:
