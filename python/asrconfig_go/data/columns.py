@@ -239,10 +239,12 @@ def audio_column(schema: pa.Schema) -> str:
     named = usual_columns(stored, ("input_values", *audio_columns(), "bytes", "flac", "mp3"))
     for name in (*named[: named[:1] == ["input_values"]], *structs, *named):
         return str(name)
+    texts = usual_columns(stored, text_columns())
+    unusual = next((column for column in stored if column not in texts), audio_columns()[0])
     raise InvalidArgumentError(
         f"the dataset has no Audio column (columns: {listed(schema.names or ['unknown'])})",
         "store paths or a struct of bytes and path in one of " + ", ".join(audio_columns()) + ", or mark it: "
-        'dataset.cast_column("audio", datasets.Audio(decode=False)); of rows that only your collator '
+        f'dataset.cast_column("{unusual}", datasets.Audio(decode=False)); of rows that only your collator '
         "understands: create_optimal_config(dataset, model, collator=collator)",
     )
 

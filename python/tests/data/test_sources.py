@@ -198,6 +198,9 @@ def test_hugging_face_prepared_values_and_wrong_columns(folder: Path) -> None:
     assert [clip.duration_s for clip in scan(prepared).clips] == [0.1, 0.05, None]
     with pytest.raises(InvalidArgumentError, match="no Audio column \\(columns: text\\)"):
         scan(datasets.Dataset.from_dict({"text": ["a"]}))
+    with pytest.raises(InvalidArgumentError) as unusual:
+        scan(datasets.Dataset.from_dict({"text": ["a"], "recording": ["a.wav"]}))
+    assert 'dataset.cast_column("recording", ' in unusual.value.hint
     with pytest.raises(EmptyDatasetError, match="no rows"):
         scan(datasets.Dataset.from_dict({"input_values": []}))
 
