@@ -105,7 +105,7 @@ const (
 // evaluation leaves behind. Each lasts too short for a slope, and three that are alike are no
 // chance.
 type levelShifts struct {
-	u, y [shiftCount + 1]float64 // newest last
+	u, y [shiftCount]float64 // newest last
 	n    int
 }
 
@@ -120,13 +120,13 @@ func (j *levelShifts) detect(l *multires, k, minSize float64) (trend, bool) {
 	u := points[shiftWindow].u
 	flat := max(before.scatter(0), after.scatter(0)) < 0.1*math.Abs(size)
 	switch {
-	case math.Abs(size) < minSize || !flat || j.n > 0 && u-j.u[shiftCount] < 3*shiftWindow:
+	case math.Abs(size) < minSize || !flat || j.n > 0 && u-j.u[shiftCount-1] < 3*shiftWindow:
 	case size < 0:
 		j.n = 0
 	default:
 		copy(j.u[:], j.u[1:])
 		copy(j.y[:], j.y[1:])
-		j.u[shiftCount], j.y[shiftCount] = u, size
+		j.u[shiftCount-1], j.y[shiftCount-1] = u, size
 		j.n++
 	}
 	return j.regular(points[len(points)-1].u)
@@ -137,21 +137,17 @@ func (j *levelShifts) regular(step float64) (trend, bool) {
 	if j.n < shiftCount {
 		return trend{}, false
 	}
-	first := shiftCount + 1 - shiftCount
-	low, high, sum := j.y[first], j.y[first], 0.0
+	low, high, sum := j.y[0], j.y[0], j.y[0]
 	near, far := math.Inf(1), 0.0
-	for i := first; i <= shiftCount; i++ {
+	for i := 1; i < shiftCount; i++ {
 		low, high, sum = min(low, j.y[i]), max(high, j.y[i]), sum+j.y[i]
-		if i > first {
-			near, far = min(near, j.u[i]-j.u[i-1]), max(far, j.u[i]-j.u[i-1])
-		}
+		near, far = min(near, j.u[i]-j.u[i-1]), max(far, j.u[i]-j.u[i-1])
 	}
-	span := j.u[shiftCount] - j.u[first]
-	if high > shiftTolerance*low || far > shiftTolerance*near ||
-		step-j.u[shiftCount] > shiftTolerance*far {
+	last := j.u[shiftCount-1]
+	if high > shiftTolerance*low || far > shiftTolerance*near || step-last > shiftTolerance*far {
 		return trend{}, false
 	}
-	slope := (sum - j.y[first]) / span
-	return trend{slope: slope, rise: sum, span: span * shiftCount / (shiftCount - 1),
-		first: point{u: j.u[first]}, from: j.u[first]}, true
+	span := last - j.u[0]
+	return trend{slope: (sum - j.y[0]) / span, rise: sum, span: span * shiftCount / (shiftCount - 1),
+		first: point{u: j.u[0]}, from: j.u[0]}, true
 }

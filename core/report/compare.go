@@ -210,13 +210,14 @@ func (s *side) ofGPUs(figure func(view.GPUFigures) *float64) (values line) {
 	return values
 }
 
-func (s *side) hostPeak() (highest *float64) {
+func (s *side) hostPeak() *float64 {
+	var peaks line
 	for _, h := range s.figures.Hosts {
-		if h.UsedPeak != nil && (highest == nil || *h.UsedPeak > *highest) {
-			highest = h.UsedPeak
+		if h.UsedPeak != nil {
+			peaks.add([]float64{0}, runlog.Column{*h.UsedPeak})
 		}
 	}
-	return highest
+	return peaks.top()
 }
 
 // comparedLogs are losses and error rates at the last step at which both runs logged them, and at

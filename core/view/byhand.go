@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/units"
@@ -18,27 +17,27 @@ type handRecord struct {
 // handComparison shows settings by hand beside the plan's: what each takes, and what runs cost.
 func handComparison(r handRecord) Document {
 	doc := Document{Title: "settings by hand, and the plan's"}
-	shared := r.sharedOrigins()
+	cases := map[string]int{} // that an origin is of
 	for _, c := range r.Cases {
-		doc.Blocks = append(doc.Blocks, c.section(shared))
+		for _, line := range c.originLines() {
+			cases[line]++
+		}
+	}
+	var shared []string
+	for i, c := range r.Cases {
+		var own []string
+		for _, line := range c.originLines() {
+			if cases[line] < len(r.Cases) {
+				own = append(own, line)
+			} else if i == 0 {
+				shared = append(shared, line)
+			}
+		}
+		doc.Blocks = append(doc.Blocks, c.section(own))
 	}
 	doc.Blocks = append(doc.Blocks, section{Title: "where the figures are from",
 		Body: []Block{allFacts(shared...)}})
 	return doc
-}
-
-// sharedOrigins are those of all cases, shown once.
-func (r handRecord) sharedOrigins() (shared []string) {
-	if len(r.Cases) == 0 {
-		return nil
-	}
-	for _, line := range r.Cases[0].originLines() {
-		missing := func(c handCase) bool { return !slices.Contains(c.originLines(), line) }
-		if !slices.ContainsFunc(r.Cases, missing) {
-			shared = append(shared, line)
-		}
-	}
-	return shared
 }
 
 func (c handCase) originLines() (lines []string) {
@@ -49,7 +48,7 @@ func (c handCase) originLines() (lines []string) {
 }
 
 // section is what each of the settings takes, what runs cost, and origins that others do not share.
-func (c handCase) section(shared []string) section {
+func (c handCase) section(origins []string) section {
 	taken := [][]string{{"settings", "batch", "peak", "samples/s", "plan is"}}
 	totals := [][]string{{"settings"}}
 	for _, row := range c.Rows {
@@ -71,10 +70,8 @@ func (c handCase) section(shared []string) section {
 		s.Body = append(s.Body, notice{Level: "warning",
 			What: "no plan fits; asrconfig compare without --by-hand says what would"})
 	}
-	own := slices.DeleteFunc(c.originLines(), func(line string) bool {
-		return slices.Contains(shared, line)
-	})
-	return section{Title: s.Title, Body: append(s.Body, allFacts(own...))}
+	s.Body = append(s.Body, allFacts(origins...))
+	return s
 }
 
 // title is "L4, 22.5 GiB: facebook/wav2vec2-xls-r-1b".
