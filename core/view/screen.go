@@ -144,7 +144,7 @@ func (n reading) head() toned {
 func (n reading) brief() string {
 	parts := []string{n.time()}
 	for i, g := range n.GPUs {
-		parts = append(parts, g.single(i, 0).Text)
+		parts = append(parts, strings.Join(strings.Fields(g.single(i, 0).Text), " "))
 	}
 	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size),
 		known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
