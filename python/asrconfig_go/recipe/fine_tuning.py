@@ -215,12 +215,13 @@ def fine_tune(
     """
     need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)
+    own = dict(settings or {})
+    check_settings(own)  # a wrong name should not come to light after minutes
+    max_steps, epochs = own.pop("max_steps", max_steps), own.pop("num_train_epochs", epochs)
     options = FineTuneOptions(
         model, output, language, clean, align, epochs, max_steps, target_batch_size, lora_rank, bits, gpu, config,
-        dict(settings or {}), resume, save_by, push, token, tuple(callbacks), profile, seed,
-        verbose and first_process(),
+        own, resume, save_by, push, token, tuple(callbacks), profile, seed, verbose and first_process(),
     )  # fmt: skip
-    check_settings(options.settings)  # a wrong name should not come to light after minutes
     data = load_speech(
         source, text_column=text_column, audio_column=audio_column, evaluation_share=evaluation_share, name=name,
         split=split, evaluation_split=evaluation_split, check_audio=check_audio, language=language, token=token,

@@ -135,6 +135,17 @@ def test_evaluations_during_training_take_the_planned_clips(
     assert result.wer is not None and result.cer is not None
 
 
+@pytest.mark.parametrize("settings", [{"max_steps": 2}, {"num_train_epochs": 2}])
+def test_a_length_among_the_settings_is_the_option(
+    speech: SpeechData, tmp_path: Path, settings: dict[str, int]
+) -> None:
+    """Not the thousand steps of random weights, nor a warm-up for those."""
+    result = trained(speech, tmp_path, max_steps=None, settings=settings, target_batch_size=len(speech.train))
+    assert result.training.steps == 2
+    logged = json.loads((tmp_path / "checkpoint-2" / "trainer_state.json").read_text())["log_history"]
+    assert max(entry.get("learning_rate", 0) for entry in logged) == 1.5e-3
+
+
 def test_the_folder_holds_all_that_is_needed(
     speech: SpeechData, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,6 +253,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"profile": 0}, "profile = 0 is not 1 to 20 optimizer steps"),
         ({"profile": 1}, "profile = 1 needs 4 optimizer steps, the first 3 to warm up, and 3 are left"),
         ({"epochs": 1.0}, "both max_steps and epochs"),
+        ({"settings": {"num_train_epochs": 2}}, "both max_steps and epochs"),
         ({"settings": {"learning_rat": 1}}, "has no setting 'learning_rat'"),
         ({"settings": {"optimizer": 3}}, "optimizer = 3 is not one of"),
     ],
