@@ -166,6 +166,8 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         before = [float(group["lr"]) for group in groups]
         for group, rate in zip(groups, rates, strict=False):
             group["lr"] = torch.as_tensor(rate).to(group["lr"]) if isinstance(group["lr"], torch.Tensor) else rate
+        if groups and scheduler is not None:
+            getattr(scheduler, "scheduler", scheduler)._last_lr = rates  # which the Trainer logs
         if self._trainer.is_world_process_zero():
             logger.warning(
                 "%d optimizer steps are planned, %d when the run began: from step %d on the learning rate follows the "

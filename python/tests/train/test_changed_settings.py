@@ -108,6 +108,8 @@ def test_more_steps_follow_the_new_schedule_from_the_first_one(
         f"20 optimizer steps are planned, 12 when the run began: from step 12 on the learning rate follows the {kind}"
     )
     assert message in caplog.text
+    logged = [entry["learning_rate"] for entry in trainer.state.log_history if "learning_rate" in entry]
+    assert logged[-8:] == pytest.approx(wanted)
     assert f"{wanted[0]:.3g} there instead of {0.05 if kind == 'constant_with_warmup' else 0:.3g}" in caplog.text
     caplog.clear()
     again = trained(tmp_path / "run", resume=True, **SAVING, lr_scheduler_type=kind, num_train_epochs=5)
