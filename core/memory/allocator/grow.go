@@ -104,16 +104,20 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if pos := p.free.find(wanted, 0); pos < len(p.free) {
-		a.release(p, p.free[pos].block)
+	if pos, ok := p.free.atLeast(wanted); ok {
+		a.release(p, p.free.entry(pos).block)
 		return true
 	}
 	released := uint64(0)
-	for released < wanted && p.free.largest() >= a.maxSplit {
-		released += p.free.largest()
-		a.release(p, p.free[len(p.free)-1].block)
+	for released < wanted {
+		last := p.free.largest()
+		if last == nil || last.size < a.maxSplit {
+			return false
+		}
+		released += last.size
+		a.release(p, last.block)
 	}
-	return released >= wanted
+	return true
 }
 
 // collectGarbage runs before the device is asked, once reserved memory exceeds the threshold's

@@ -55,7 +55,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if !ok {
 		return 0
 	}
-	fit := p.free[pos]
+	fit := *p.free.entry(pos)
 	if !a.shouldSplit(p, fit.size-size, size) {
 		p.free.removeAt(pos)
 		return fit.block
@@ -67,14 +67,14 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 
 // bestFit finds the smallest block that is large enough, the one at the lowest address among
 // equals. When the rules of max_split_size reject it, no other is tried.
-func (a *Allocator) bestFit(p *pool, size uint64) (pos int, ok bool) {
-	if pos = p.free.find(size, 0); pos == len(p.free) {
+func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
+	if pos, ok = p.free.atLeast(size); !ok {
 		return pos, false
 	}
 	if a.settings.ExpandableSegments {
 		pos = a.skipGrowing(p, pos)
 	}
-	switch fit := p.free[pos].size; {
+	switch fit := p.free.entry(pos).size; {
 	case size < a.maxSplit && fit >= a.maxSplit: // an oversize block is kept for oversize requests
 		return pos, false
 	case size >= a.maxSplit && fit >= size+a.settings.MaxNonSplitRounding:
@@ -86,12 +86,14 @@ func (a *Allocator) bestFit(p *pool, size uint64) (pos int, ok bool) {
 
 // skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts
 // with all the address space after it: it moves on while the next block is smaller in that measure.
-func (a *Allocator) skipGrowing(p *pool, pos int) int {
-	for pos+1 < len(p.free) &&
-		a.growable(p.free[pos+1].block) < a.growable(p.free[pos].block) {
-		pos++
+func (a *Allocator) skipGrowing(p *pool, pos cursor) cursor {
+	for {
+		next, ok := p.free.next(pos)
+		if !ok || a.growable(p.free.entry(next).block) >= a.growable(p.free.entry(pos).block) {
+			return pos
+		}
+		pos = next
 	}
-	return pos
 }
 
 func (a *Allocator) growable(index int32) uint64 {
