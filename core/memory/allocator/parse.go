@@ -1,6 +1,8 @@
 package allocator
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -17,10 +19,14 @@ const maxText = 4096
 // change nothing that a single stream reserves: pinned host memory, locks, graphs, and how much
 // address space expandable segments ask for.
 var options = map[string]func(*Settings, value) error{
-	"backend":                      readBackend,
-	"max_split_size_mb":            readMaxSplit,
-	"max_non_split_rounding_mb":    readNonSplitRounding,
-	"large_segment_size_mb":        readLargeSegment,
+	"backend":           readBackend,
+	"max_split_size_mb": readSize(0, func(s *Settings) *uint64 { return &s.MaxSplitSize }),
+	"max_non_split_rounding_mb": readSize(0, func(s *Settings) *uint64 {
+		return &s.MaxNonSplitRounding
+	}),
+	"large_segment_size_mb": readSize(minLargeAlloc+mib, func(s *Settings) *uint64 {
+		return &s.LargeSegmentSize
+	}),
 	"roundup_power2_divisions":     readDivisions,
 	"garbage_collection_threshold": readThreshold,
 	"per_process_memory_fraction":  readFraction,
@@ -140,29 +146,18 @@ func readBool(set func(*Settings, bool)) func(*Settings, value) error {
 	}
 }
 
-// readMegabytes reads a whole number of MiB that is at least lowest. Above 2^40, more than any
-// device has, the number does not matter and could only overflow sums.
-func readMegabytes(v value, lowest uint64) (uint64, error) {
-	number, err := strconv.ParseUint(v.word, 10, 64)
-	if err != nil || number < lowest {
-		return 0, v.wrong("a whole number of MB from " + strconv.FormatUint(lowest, 10) + " on")
+// readSize reads a whole number of MiB that is at least lowest bytes; 0: a large segment. Above
+// 2^40, more than any device has, the number does not matter and could only overflow sums.
+func readSize(lowest uint64, size func(*Settings) *uint64) func(*Settings, value) error {
+	return func(s *Settings, v value) error {
+		least := cmp.Or(lowest, s.filled().LargeSegmentSize) / mib
+		number, err := strconv.ParseUint(v.word, 10, 64)
+		if err != nil || number < least {
+			return v.wrong(fmt.Sprintf("a whole number of MB from %d on", least))
+		}
+		*size(s) = min(number, tooLarge/mib) * mib
+		return nil
 	}
-	return min(number, tooLarge/mib) * mib, nil
-}
-
-func readMaxSplit(s *Settings, v value) (err error) {
-	s.MaxSplitSize, err = readMegabytes(v, s.filled().LargeSegmentSize/mib)
-	return err
-}
-
-func readNonSplitRounding(s *Settings, v value) (err error) {
-	s.MaxNonSplitRounding, err = readMegabytes(v, s.filled().LargeSegmentSize/mib)
-	return err
-}
-
-func readLargeSegment(s *Settings, v value) (err error) {
-	s.LargeSegmentSize, err = readMegabytes(v, minLargeAlloc/mib+1)
-	return err
 }
 
 func readThreshold(s *Settings, v value) error {

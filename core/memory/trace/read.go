@@ -23,9 +23,13 @@ const (
 
 // file is the JSON inside the gzip.
 type file struct {
+	header
+	Trace
+}
+
+type header struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	Trace
 }
 
 // ReadFile reads and checks a trace file.
@@ -72,16 +76,22 @@ func decode(data []byte, label string) (*Trace, error) {
 		return nil, err
 	}
 	var f file
-	steps := []func() error{func() error {
-		return jsontext.Check(raw)
-	}, func() error { return jsontext.Decode(raw, &f) }}
-	if err = parallel.Do(len(steps), func(i int) error { return steps[i]() }); err != nil {
-		return nil, unreadable(raw, label, err)
+	err = parallel.Do(2, func(i int) error {
+		if i == 0 {
+			return jsontext.Check(raw)
+		}
+		return jsontext.Decode(raw, &f)
+	})
+	// a file of a newer version may have fields that this one does not know
+	if err == nil || json.Unmarshal(raw, &f.header) == nil {
+		if wrong := f.header.check(label); wrong != nil {
+			return nil, wrong
+		}
 	}
-	if err := checkHeader(f.Format, f.Version, label); err != nil {
-		return nil, err
+	if err == nil {
+		err = f.Trace.check()
 	}
-	if err := f.Trace.check(); err != nil {
+	if err != nil {
 		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s", label)
 	}
 	return &f.Trace, nil
@@ -103,25 +113,12 @@ func unpack(data []byte, label string, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// unreadable explains why: a file of a newer version may have fields that this one does not know.
-func unreadable(raw []byte, label string, err error) error {
-	var head struct {
-		Format  string `json:"format"`
-		Version int    `json:"version"`
-	}
-	if json.Unmarshal(raw, &head) == nil {
-		if wrong := checkHeader(head.Format, head.Version, label); wrong != nil {
-			return wrong
-		}
-	}
-	return fault.Wrap(err, fault.Corrupt, recordAgain, "%s", label)
-}
-
-func checkHeader(format string, version int, label string) error {
+func (h header) check(label string) error {
+	version := h.Version
 	switch {
-	case format != FormatName:
+	case h.Format != FormatName:
 		return fault.New(fault.Corrupt, recordAgain, "%s: its format is %q, not %q", label,
-			fault.Shorten(format), FormatName)
+			fault.Shorten(h.Format), FormatName)
 	case version > FormatVersion:
 		return fault.New(fault.VersionMismatch,
 			"install a newer asrconfig-go, or record the trace with this one",

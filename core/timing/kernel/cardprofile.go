@@ -102,29 +102,21 @@ func (p Profile) has(group string) bool {
 	return slices.ContainsFunc(p.Factors, func(f Factor) bool { return f.Group == group })
 }
 
-// Factors that a card's kernels can differ by from the model, and how many there can be.
-const leastFactor, mostFactor, mostFactors = 0.02, 50.0, 200
+// Factors that a card's kernels can differ by from the model.
+const leastFactor, mostFactor = 0.02, 50.0
 
 // Check rejects profiles that no table yields. Errors: InvalidArgument.
 func (p Profile) Check() error {
 	if err := checkMeasured(p.GPU, p.Date, p.LaunchS, p.DispatchS); err != nil {
 		return err
 	}
-	if len(p.Factors) > mostFactors {
-		return fault.New(fault.InvalidArgument, profileAgain,
-			"the profile of %s has %d factors; %d are the most", fault.Shorten(p.GPU),
-			len(p.Factors), mostFactors)
-	}
-	keys := map[groupKey]bool{}
 	for _, f := range p.Factors {
-		key := groupKey{f.Group, f.DType}
 		if !(f.Low >= leastFactor && f.Low <= f.Factor && f.Factor <= f.High &&
-			f.High <= mostFactor) || f.DType.size() == 0 || keys[key] {
+			f.High <= mostFactor) || f.DType.size() == 0 {
 			return fault.New(fault.InvalidArgument, profileAgain,
 				"the profile of %s has the factor %v, %v to %v, for %q in %q", fault.Shorten(p.GPU),
 				f.Factor, f.Low, f.High, fault.Shorten(f.Group), fault.Shorten(string(f.DType)))
 		}
-		keys[key] = true
 	}
 	return nil
 }

@@ -170,8 +170,6 @@ func TestAProfileThatNoTableSaysIsRefused(t *testing.T) {
 		"the date":                func(p *Profile) { p.Date = "soon" },
 		"the factor NaN":          func(p *Profile) { p.Factors[0].Factor = math.NaN() },
 		"the factor 0":            func(p *Profile) { p.Factors[0].Factor, p.Factors[0].Low = 0, 0 },
-		"for \"attention\"":       func(p *Profile) { p.Factors[1] = p.Factors[0] },
-		"201 factors":             func(p *Profile) { p.Factors = make([]Factor, 201) },
 		"seconds of a launch NaN": func(p *Profile) { p.LaunchS = math.NaN() },
 	} {
 		changed := good
