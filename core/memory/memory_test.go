@@ -179,11 +179,3 @@ func TestWhatATraceAnswers(t *testing.T) {
 		})
 	}
 }
-
-func TestAccumulationThatWasNotTraced(t *testing.T) {
-	m := opened(t, tracetest.Usual(1))
-	two := 2
-	_, err := m.Simulate(Request{Batch: &tracetest.Shapes[0].Batch, Length: &tracetest.Shapes[0].Length, Accumulation: &two})
-	require.Equal(t, fault.Unsupported, fault.From(err).Code)
-	require.Contains(t, fault.From(err).Hint, "accumulation")
-}

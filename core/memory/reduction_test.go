@@ -65,28 +65,6 @@ func TestSimulatedColumnSums(t *testing.T) {
 	require.Len(t, peaks, 3, "each GPU has its own")
 }
 
-func TestNoRoomForAColumnSum(t *testing.T) {
-	m, shape := opened(t, rowsTrace(1)), shape(6, 4000, 30)
-	e := simulated(t, m, at(shape))
-	r := at(shape)
-	r.LimitBytes = ptr(e.PeakAllocated - 1)
-	full := simulated(t, m, r).OutOfMemory
-	require.NotNil(t, full)
-	require.Equal(t, "column_sum:1024", full.Op)
-	require.Equal(t, reduction.GPU{}.ColumnSum(6*tracetest.Frames(4000), 1024), full.Wanted)
-}
-
-func TestRunWithColumnSums(t *testing.T) {
-	m, r := opened(t, rowsTrace(3)), RunRequest{Windows: known(4)}
-	usually, err := m.Run(r)
-	require.NoError(t, err)
-	r.GPU = reduction.GPU{Multiprocessors: ptr(16), Threads: ptr(1024)}
-	small, err := m.Run(r)
-	require.NoError(t, err)
-	require.Less(t, small.PeakAllocated, usually.PeakAllocated)
-	require.Less(t, small.Largest.PeakAllocated, usually.Largest.PeakAllocated)
-}
-
 // TestColumnSumsAsRecorded: where sizes are played as they are (a loop without shapes, the state
 // that an evaluation finds), rows are bytes as well. The same number in bytes is another size.
 func TestColumnSumsAsRecorded(t *testing.T) {
@@ -107,20 +85,4 @@ func TestColumnSumsAsRecorded(t *testing.T) {
 	r.Kind = trace.KindEvaluate
 	e = simulated(t, opened(t, f), r)
 	require.Greater(t, e.AtPeak.Components["workspaces"], buffer)
-}
-
-func TestDoubtfulColumnSums(t *testing.T) {
-	f := tracetest.New(1)
-	f.Sum = func(rows int64) int64 { return rows + rows%7*rows%13 }
-	f.Run(tracetest.Shapes, 1)
-	m, doubtful := opened(t, f), 0
-	for _, c := range m.templates.Templates {
-		for _, s := range c.Storages {
-			if m.ops[s.Op] == "column_sum:1024" && c.Formulas[s.Formula].IsDoubtful() {
-				doubtful++
-				require.GreaterOrEqual(t, s.Unit.Count, trace.ColumnSum, "whole rows of partial sums")
-			}
-		}
-	}
-	require.Positive(t, doubtful)
 }
