@@ -48,8 +48,7 @@ func TestEveryClipComesOnce(t *testing.T) {
 		once := slices.Clone(e.Order)
 		slices.Sort(once)
 		require.Len(t, slices.Compact(once), want, "no clip comes twice")
-		again, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		again := epochOf(t, seconds, r)
 		require.Equal(t, e.Order, again.Order)
 	}
 }
@@ -58,16 +57,13 @@ func TestEpochsAndSeedsDiffer(t *testing.T) {
 	seconds := lognormal(10_000, 1)
 	for _, mode := range Modes {
 		r := options(mode, 32, fits(60, 30))
-		first, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		first := epochOf(t, seconds, r)
 		r.Epoch = 1
-		second, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		second := epochOf(t, seconds, r)
 		assert.NotEqual(t, first.Order, second.Order)
 		assert.Less(t, alike(first, second), 0.2, "%s: steps meet other clips in another epoch", mode)
 		r.Epoch, r.Seed = 0, 8
-		third, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		third := epochOf(t, seconds, r)
 		assert.NotEqual(t, first.Order, third.Order)
 	}
 }
@@ -94,8 +90,7 @@ func TestProcessesGetAboutTheSame(t *testing.T) {
 	for _, mode := range Modes {
 		r := options(mode, 128, fits(60, 30))
 		r.Ranks = 4
-		e, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		e := epochOf(t, seconds, r)
 		top, all, clips := 0.0, 0.0, 0.0
 		e.eachRank(func(_ int, share []uint32, last bool) {
 			audio := 0.0
@@ -121,8 +116,7 @@ func TestStepsOfAllLengthsDoNotDependOnProcesses(t *testing.T) {
 		steps := func(ranks int, shares []int) (all [][]uint32) {
 			r := options(mode, 32, fits(60, 30))
 			r.Ranks, r.Shares = ranks, shares
-			e, err := MakeEpoch(seconds, r)
-			require.NoError(t, err)
+			e := epochOf(t, seconds, r)
 			for step := range slices.Chunk(e.Order, 32) {
 				slices.Sort(step)
 				all = append(all, step)
@@ -137,8 +131,7 @@ func TestStepsOfAllLengthsDoNotDependOnProcesses(t *testing.T) {
 func TestBucketedStepsAreOfSimilarLength(t *testing.T) {
 	seconds := lognormal(20_000, 1)
 	spread := func(mode string) (sum float64) {
-		e, err := MakeEpoch(seconds, options(mode, 32, fits(60, 30)))
-		require.NoError(t, err)
+		e := epochOf(t, seconds, options(mode, 32, fits(60, 30)))
 		for k := range e.Steps {
 			step := e.Order[32*k : 32*k+32]
 			sum += seconds[step[0]] - seconds[step[31]] // from the longest to the shortest
@@ -150,18 +143,15 @@ func TestBucketedStepsAreOfSimilarLength(t *testing.T) {
 
 func TestLittleDataIsSaid(t *testing.T) {
 	r := options(Bucketed, 32, nil)
-	e, err := MakeEpoch(lognormal(100, 1), r)
-	require.NoError(t, err)
+	e := epochOf(t, lognormal(100, 1), r)
 	require.Len(t, e.Notes, 2)
 	assert.Contains(t, e.Notes[0], "only 3 steps of 32 clips")
 	assert.Contains(t, e.Notes[1], "100 clips do not fill two buckets")
 	require.Len(t, e.Buckets, 1)
-	e, err = MakeEpoch(lognormal(2000, 1), r)
-	require.NoError(t, err)
+	e = epochOf(t, lognormal(2000, 1), r)
 	assert.Empty(t, e.Notes)
 	assert.Greater(t, len(e.Buckets), 5)
-	e, err = MakeEpoch(lognormal(100, 1), options(Random, 32, nil))
-	require.NoError(t, err)
+	e = epochOf(t, lognormal(100, 1), options(Random, 32, nil))
 	assert.Empty(t, e.Notes)
 }
 
@@ -194,6 +184,5 @@ func TestStepsAreNotSplitWithoutAMemoryTable(t *testing.T) {
 	require.ErrorContains(t, err, "memory has 0 rows")
 	_, err = CostOfLongest(lognormal(100, 1), r, nil)
 	require.ErrorContains(t, err, "memory has 0 rows")
-	_, err = MakeEpoch(lognormal(100, 1), r)
-	require.NoError(t, err)
+	_ = epochOf(t, lognormal(100, 1), r)
 }

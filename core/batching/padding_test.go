@@ -42,6 +42,14 @@ func options(mode string, step int, memory Limits) Options {
 	return Options{Mode: mode, StepSamples: step, Ranks: 1, Seed: 7, Buckets: 30, Cost: Cost{OverheadS: 4}, Memory: memory}
 }
 
+// epochOf is an epoch that can be made.
+func epochOf(t *testing.T, seconds []float64, r Options) *Epoch {
+	t.Helper()
+	e, err := MakeEpoch(seconds, r)
+	require.NoError(t, err)
+	return e
+}
+
 // lasting is how many seconds the batches of an order hold.
 func lasting(order []float64, b int) (padded float64) {
 	for batch := range slices.Chunk(order, b) {

@@ -45,8 +45,7 @@ func TestUnevenSharesAreOfAboutTheSameLengths(t *testing.T) {
 	for mode, tolerance := range map[string]float64{Random: 0.1, Bucketed: 0.1, Stratified: 0.13} {
 		r := options(mode, 32, fits(60, 30))
 		r.Ranks, r.Shares = 4, []int{16, 10, 4, 2}
-		e, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		e := epochOf(t, seconds, r)
 		audio, clips := make([]float64, 4), make([]float64, 4)
 		e.eachRank(func(rank int, share []uint32, _ bool) {
 			for _, number := range share {

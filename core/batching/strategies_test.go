@@ -56,8 +56,7 @@ func TestStratifiedStepsHaveAllLengths(t *testing.T) {
 	seconds := lognormal(20_000, 3)
 	sorted := slices.Sorted(slices.Values(seconds))
 	farthest := func(mode string) (most, sum float64) { // from an eighth
-		e, err := MakeEpoch(seconds, options(mode, 32, fits(120, 30)))
-		require.NoError(t, err)
+		e := epochOf(t, seconds, options(mode, 32, fits(120, 30)))
 		for step := range slices.Chunk(e.Order[:32*e.Steps], 32) {
 			var counts [8]int
 			for _, number := range step {
@@ -80,10 +79,8 @@ func TestStratifiedStepsHaveAllLengths(t *testing.T) {
 func TestFewStepsStayRandom(t *testing.T) {
 	few, random := options(Stratified, 32, fits(120, 30)), options(Random, 32, fits(120, 30))
 	for steps, same := range map[int]bool{1: true, 7: true, 8: false, 40: false} {
-		stratified, err := MakeEpoch(lognormal(32*steps, 1), few)
-		require.NoError(t, err)
-		drawn, err := MakeEpoch(lognormal(32*steps, 1), random)
-		require.NoError(t, err)
+		stratified := epochOf(t, lognormal(32*steps, 1), few)
+		drawn := epochOf(t, lognormal(32*steps, 1), random)
 		assert.Equal(t, same, slices.Equal(stratified.Order, drawn.Order), "%d steps", steps)
 		assert.Equal(t, same, len(stratified.Notes) == 1, "%d steps: %v", steps, stratified.Notes)
 	}
@@ -96,8 +93,7 @@ func TestNeverOverMemory(t *testing.T) {
 	for _, mode := range Modes {
 		r := options(mode, 32, memory)
 		r.Ranks = 2
-		e, err := MakeEpoch(seconds, r)
-		require.NoError(t, err)
+		e := epochOf(t, seconds, r)
 		require.Equal(t, 10_000, e.Steps)
 		for share := range slices.Chunk(e.Order, 16) {
 			lengths := make([]float64, len(share))

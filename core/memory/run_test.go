@@ -28,12 +28,18 @@ func known(windows int) (all [][][3]int64) {
 	return all
 }
 
+func ran(t *testing.T, m *Model, r RunRequest) RunEstimate {
+	t.Helper()
+	e, err := m.Run(r)
+	require.NoError(t, err)
+	return e
+}
+
 // TestRunOfKnownMicroBatches replays the windows by hand.
 func TestRunOfKnownMicroBatches(t *testing.T) {
 	r := RunRequest{Windows: known(40), Overhead: 1000}
 	m := opened(t, tracetest.Usual(3))
-	e, err := m.Run(r)
-	require.NoError(t, err)
+	e := ran(t, m, r)
 
 	other := tracetest.New(3)
 	var largest trace.Shape
@@ -82,8 +88,7 @@ func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 	m := opened(t, tracetest.Usual(2))
 	small, large := [3]int64{2, 1000, 10}, [3]int64{16, 4800, 48}
 	fits := [][][3]int64{{small, small}, {small}, {small, small, small}, {small}, {small}}
-	e, err := m.Run(RunRequest{Windows: fits})
-	require.NoError(t, err)
+	e := ran(t, m, RunRequest{Windows: fits})
 	limit := ptr(e.PeakReserved)
 	with := func(steps ...int) [][][3]int64 {
 		windows := slices.Clone(fits)
@@ -92,20 +97,17 @@ func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 		}
 		return windows
 	}
-	failed, err := m.Run(RunRequest{Windows: with(1, 3), LimitBytes: limit})
-	require.NoError(t, err)
+	failed := ran(t, m, RunRequest{Windows: with(1, 3), LimitBytes: limit})
 	got := failed
 	require.Equal(t, 2, got.Failed)
 	require.Equal(t, 1, *got.FirstFailed)
 	require.Equal(t, 8+2, got.MicroBatches, "of the steps that failed, the first micro-batch")
 	require.LessOrEqual(t, got.PeakReserved, *limit)
 
-	first, err := m.Run(RunRequest{Windows: with(0), LimitBytes: limit})
-	require.NoError(t, err)
+	first := ran(t, m, RunRequest{Windows: with(0), LimitBytes: limit})
 	require.Equal(t, 0, *first.FirstFailed)
 	require.Equal(t, 1, first.MicroBatches, "a run without the optimizer's state ends")
-	none, err := m.Run(RunRequest{Windows: fits, LimitBytes: ptr(uint64(1))})
-	require.NoError(t, err)
+	none := ran(t, m, RunRequest{Windows: fits, LimitBytes: ptr(uint64(1))})
 	require.Nil(t, none.MeanPeak)
 }
 

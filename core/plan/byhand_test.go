@@ -11,8 +11,7 @@ import (
 // TestByHandAsksForItsSizes: the peaks of all settings are those of the batches that were asked
 // for, and a model that cannot train so has no settings by hand.
 func TestByHandAsksForItsSizes(t *testing.T) {
-	in, err := traced(described(t, xlsr, speech(400, 20, 1), "T4"))
-	require.NoError(t, err)
+	in := must(traced(described(t, xlsr, speech(400, 20, 1), "T4")))
 	plans, w, err := ByHand(in, nil)
 	require.NoError(t, err)
 	require.Empty(t, plans)

@@ -28,15 +28,13 @@ func TestCheckpointingByDepth(t *testing.T) {
 	perSecond, _ := m.clipSecond(w)
 	assert.Equal(t, m.held(in, w)+int64(perSecond*30*float64(partial.MicroBatchSize)), partial.PredictedBytes, "it was traced")
 
-	in, err := traced(in)
-	require.NoError(t, err)
+	in = must(traced(in))
 	for i, other := range in.Traced {
 		if other.EveryNLayers == partial.EveryNLayers {
 			in.Traced[i] = trace(&TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: other.EveryNLayers, Optimizer: other.Optimizer, BudgetBytes: other.BudgetBytes}, 0)
 		}
 	}
-	refused, err := Make(in)
-	require.NoError(t, err)
+	refused := must(Make(in))
 	assert.NotEqual(t, partial.EveryNLayers, refused.EveryNLayers, "a trace has the last word")
 
 	in.Traced, in.Options.EveryNLayers = nil, pointer(partial.EveryNLayers-1)
@@ -48,11 +46,9 @@ func TestCheckpointingByDepth(t *testing.T) {
 // TestWhyNothingIsComputedAgain: of checkpointing that no trace was needed for, the reason does not
 // say that it would not fit.
 func TestWhyNothingIsComputedAgain(t *testing.T) {
-	in, err := traced(described(t, xlsr, speech(2000, 25, 1), "T4"))
-	require.NoError(t, err)
+	in := must(traced(described(t, xlsr, speech(2000, 25, 1), "T4")))
 	in.Traced = slices.DeleteFunc(in.Traced, func(other Traced) bool { return other.Checkpointing })
-	c, err := Make(in)
-	require.NoError(t, err)
+	c := must(Make(in))
 	require.False(t, c.GradientCheckpointing)
 	require.Less(t, c.MicroBatchSize, 32, "a whole share does not fit")
 	assert.Contains(t, decision(t, c, "gradient_checkpointing").Reason, "with it an epoch would take longer")

@@ -141,8 +141,7 @@ func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
 		}
 		plans++
 		checkSearched(t, c)
-		again, err := makePlan(in)
-		require.NoError(t, err)
+		again := planned(t, in)
 		require.Equal(t, c, again, "equal inputs give equal plans")
 	}
 	assert.Greater(t, plans, 5)
@@ -179,20 +178,18 @@ func TestATraceIsForItsBudget(t *testing.T) {
 		Peaks:  []TracedPeak{{Batch: 1, Bytes: 13e9, Parts: []profile.Part{{Name: "parameters", Bytes: 13e9}}}}}}
 	on := false
 	in.Options.GradientCheckpointing = &on
-	c, err := Make(in)
-	require.NoError(t, err)
+	c := must(Make(in))
 	assert.Equal(t, 1, c.MicroBatchSize)
 	assert.EqualValues(t, 13e9, c.PredictedBytes)
 	assert.Equal(t, 9, c.PerDeviceEvalBatchSize)
 	assert.Contains(t, decision(t, c, "predicted_bytes").Reason, "traced")
 
 	in.Traced[0].BudgetBytes++ // for another margin or card
-	c, err = Make(in)
-	require.NoError(t, err)
+	c = must(Make(in))
 	assert.Contains(t, c.Warnings[0], "Planned by the published formula")
 
 	in.Traced[0].Peaks = nil
-	_, err = Make(in)
+	_, err := Make(in)
 	requireFault(t, err, fault.InvalidArgument, "traced peaks")
 }
 
@@ -200,16 +197,14 @@ func TestATraceWithoutWorkTellsNoTimes(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 30, 1), "T4")
 	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budgetOf(t, in),
 		Memory: batching.Limits{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
-	c, err := Make(in)
-	require.NoError(t, err)
+	c := must(Make(in))
 	assert.Equal(t, 3, c.MicroBatchSize)
 	assert.Nil(t, c.Times, "nothing tells how much work the model is")
 	assert.Equal(t, "stratified", c.LengthHandling)
 	assert.Equal(t, "memory", c.MicroBatching)
 	assert.Empty(t, c.LengthBuckets, "those are ranges of bucketed steps")
 	in.Options.LengthHandling = "bucketed"
-	c, err = Make(in)
-	require.NoError(t, err)
+	c = must(Make(in))
 	assert.NotEmpty(t, c.LengthBuckets)
 }
 
@@ -220,8 +215,7 @@ func TestOtherLengthsThatAreNotKnownAreNotSplit(t *testing.T) {
 	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budgetOf(t, in), OneLength: true,
 		Memory: batching.Limits{{Seconds: 30, Batch: 2}}, Peaks: []TracedPeak{{Batch: 2, Bytes: 9e9}}}}
 	for _, in.Options.LossUnknown = range []bool{false, true} {
-		c, err := Make(in)
-		require.NoError(t, err)
+		c := must(Make(in))
 		assert.Equal(t, []string{"fixed", "random"}, []string{c.MicroBatching, c.LengthHandling})
 		const reason = "the memory of batches of other lengths is not known"
 		assert.Equal(t, reason, decision(t, c, "micro_batching").Reason)
@@ -264,21 +258,18 @@ func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 func TestAdapters(t *testing.T) {
 	in := described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4")
 	in.Options.LoRARank = 32
-	c, err := makePlan(in)
-	require.NoError(t, err)
+	c := planned(t, in)
 	assert.Equal(t, 32, c.LoRARank)
 	assert.Less(t, c.Times.RunParts.Checkpoints.Likely, 5.0/3600, "adapters alone are saved")
 	assert.InDelta(t, 10*defaultBaseRate*math.Sqrt(32.0/defaultBaseBatchSize), c.LearningRate, 1e-12)
 	assert.Less(t, c.ModelMemoryBytes, int64(7<<30))
 	in.Options.Adapted = true
-	counted, err := makePlan(in)
-	require.NoError(t, err)
+	counted := planned(t, in)
 	assert.Equal(t, c.PredictedBytes, counted.PredictedBytes)
 	assert.Greater(t, counted.ModelMemoryBytes, int64(20<<30), "the counts are those that were given: of the whole model")
 	rate := 1e-5
 	in.Options.BaseLearningRate, in.Options.LRScaling = &rate, ScaleNone
-	c, err = makePlan(in)
-	require.NoError(t, err)
+	c = planned(t, in)
 	assert.Equal(t, rate, c.LearningRate)
 }
 

@@ -99,8 +99,7 @@ func TestNoMoreIsTracedThanMayBeFaster(t *testing.T) {
 	for card, limit := range map[string]int{"A100-80GB": 1, "T4": 3} {
 		in := described(t, xlsr, speech(2000, 15, 1), card)
 		in.Options.AnyDepth = true
-		in, err := traced(in)
-		require.NoError(t, err)
+		in = must(traced(in))
 		assert.LessOrEqual(t, len(in.Traced), limit, card)
 	}
 }
@@ -122,16 +121,14 @@ func TestWhatFitsInNoWayIsTracedInEach(t *testing.T) {
 	requireFault(t, err, fault.Infeasible, "does not fit")
 	in.Traced[2] = trace(&TraceRequest{Precision: "fp16", Checkpointing: true, EveryNLayers: 1, Offload: true, Optimizer: "adamw_torch_fused", BudgetBytes: in.Traced[0].BudgetBytes}, 2)
 	assert.Nil(t, next(t, in))
-	c, err := Make(in)
-	require.NoError(t, err)
+	c := must(Make(in))
 	assert.Equal(t, 2, c.MicroBatchSize)
 }
 
 func TestWithoutATraceTheFormulaPlans(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 15, 1), "T4")
 	in.NotTraced = &NotTraced{Why: "tracing failed: no loss", Fix: "Do this."}
-	c, err := Make(in)
-	require.NoError(t, err)
+	c := must(Make(in))
 	assert.Contains(t, c.Warnings[0], "tracing failed: no loss")
 	assert.Contains(t, c.Warnings[0], "Do this.")
 }

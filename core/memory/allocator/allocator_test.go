@@ -21,12 +21,18 @@ func script(t *testing.T, s Settings, events ...int64) *Allocator {
 			require.NoError(t, a.Free(blocks[-event-1]))
 			continue
 		}
-		block, err := a.Malloc(uint64(event))
-		require.NoError(t, err)
+		block := malloc(t, a, uint64(event))
 		blocks = append(blocks, block)
 	}
 	checkInvariants(t, a)
 	return a
+}
+
+func malloc(t *testing.T, a *Allocator, bytes uint64) Block {
+	t.Helper()
+	block, err := a.Malloc(bytes)
+	require.NoError(t, err)
+	return block
 }
 
 func TestRules(t *testing.T) {
@@ -141,20 +147,17 @@ func TestEmptyCache(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	a := New(Settings{Limit: 100 * mib})
-	big, err := a.Malloc(40 * mib)
-	require.NoError(t, err)
-	cached, err := a.Malloc(30 * mib)
-	require.NoError(t, err)
+	big := malloc(t, a, 40*mib)
+	cached := malloc(t, a, 30*mib)
 	require.NoError(t, a.Free(cached))
 
 	// 50 MiB do not fit beside 40 + 30, but do once the cached 30 are given back: one retry.
-	block, err := a.Malloc(50 * mib)
-	require.NoError(t, err)
+	block := malloc(t, a, 50*mib)
 	require.Equal(t, uint64(90*mib), a.Stats().Reserved)
 	require.Equal(t, uint64(1), a.Stats().Retries)
 	require.NoError(t, a.Free(block))
 
-	_, err = a.Malloc(61 * mib)
+	_, err := a.Malloc(61 * mib)
 	var out *OutOfMemory
 	require.ErrorAs(t, err, &out)
 	require.Equal(t, OutOfMemory{Wanted: 61 * mib, Segment: 62 * mib, Reserved: 40 * mib, Allocated: 40 * mib}, *out)
@@ -169,9 +172,8 @@ func TestOutOfMemory(t *testing.T) {
 func TestMemoryFraction(t *testing.T) {
 	half := 0.5
 	a := New(Settings{MemoryFraction: &half, DeviceTotal: 100 * mib, Limit: 1000 * mib})
-	_, err := a.Malloc(50 * mib)
-	require.NoError(t, err)
-	_, err = a.Malloc(1)
+	_ = malloc(t, a, 50*mib)
+	_, err := a.Malloc(1)
 	require.Error(t, err)
 	full := 1.0
 	a = New(Settings{MemoryFraction: &full, DeviceTotal: 100 * mib})
@@ -183,24 +185,21 @@ func TestMemoryFraction(t *testing.T) {
 // own pages.
 func TestExpandableOutOfMemory(t *testing.T) {
 	a := New(Settings{ExpandableSegments: true, Limit: 50 * mib})
-	_, err := a.Malloc(30 * mib)
-	require.NoError(t, err)
-	_, err = a.Malloc(15 * mib)
+	_ = malloc(t, a, 30*mib)
+	_, err := a.Malloc(15 * mib)
 	require.Error(t, err, "10 MiB of the second page are there, the third page does not fit")
 	checkInvariants(t, a)
 	require.Equal(t, uint64(2*page), a.Stats().Reserved)
-	_, err = a.Malloc(10 * mib)
-	require.NoError(t, err)
+	_ = malloc(t, a, 10*mib)
 }
 
 // throw_on_cudamalloc_oom gives up before the cache is given back.
 func TestThrowOnCudaMallocOOM(t *testing.T) {
 	for throws, retries := range map[bool]uint64{true: 0, false: 1} {
 		a := New(Settings{Limit: 100 * mib, ThrowOnCudaMallocOOM: throws})
-		block, err := a.Malloc(60 * mib)
-		require.NoError(t, err)
+		block := malloc(t, a, 60*mib)
 		require.NoError(t, a.Free(block))
-		_, err = a.Malloc(80 * mib)
+		_, err := a.Malloc(80 * mib)
 		require.Equal(t, throws, err != nil)
 		require.Equal(t, retries, a.Stats().Retries)
 	}
@@ -211,15 +210,13 @@ func TestThrowOnCudaMallocOOM(t *testing.T) {
 func TestReleaseAvailable(t *testing.T) {
 	a := New(Settings{MaxSplitSize: 30 * mib, Limit: 200 * mib})
 	for _, size := range []uint64{40, 60, 24} {
-		block, err := a.Malloc(size * mib)
-		require.NoError(t, err)
+		block := malloc(t, a, size*mib)
 		defer func() { require.NoError(t, a.Free(block)) }()
 	}
 	oversize := func(sizes ...uint64) {
 		var blocks []Block
 		for _, size := range sizes {
-			block, err := a.Malloc(size * mib)
-			require.NoError(t, err)
+			block := malloc(t, a, size*mib)
 			blocks = append(blocks, block)
 		}
 		for _, block := range blocks {
@@ -244,8 +241,7 @@ func TestGarbageCollection(t *testing.T) {
 	threshold := 0.999
 	a := New(Settings{MemoryFraction: &threshold, DeviceTotal: 1000 * mib, GarbageCollectionThreshold: 0.1})
 	free := func(size uint64) {
-		block, err := a.Malloc(size * mib)
-		require.NoError(t, err)
+		block := malloc(t, a, size*mib)
 		require.NoError(t, a.Free(block))
 	}
 	free(20)
@@ -261,13 +257,11 @@ func TestGarbageCollection(t *testing.T) {
 
 func TestFreeTwice(t *testing.T) {
 	a := New(Settings{})
-	first, err := a.Malloc(1000)
-	require.NoError(t, err)
+	first := malloc(t, a, 1000)
 	require.NoError(t, a.Free(first))
-	second, err := a.Malloc(1000)
-	require.NoError(t, err)
+	second := malloc(t, a, 1000)
 	for _, stale := range []Block{first, {index: 500}, {index: -1, generation: 1}} {
-		err = a.Free(stale)
+		err := a.Free(stale)
 		require.ErrorContains(t, err, "not allocated")
 		require.Equal(t, fault.InvalidArgument, fault.From(err).Code)
 	}

@@ -20,6 +20,14 @@ func whole(strategy string, devices int, precision string) Request {
 	}
 }
 
+// of is what one process keeps.
+func of(t *testing.T, r Request) States {
+	t.Helper()
+	s, err := Of(r)
+	require.NoError(t, err)
+	return s
+}
+
 // The states are ZeRO's 2 + 2 + 12 bytes a parameter, divided; buffers are buckets of 25 M elements
 // (50 MB in 16 bits), what is gathered (2 B x (50 + 20 + 25) M), and FSDP's 3 layers + outside and
 // 2 layers of gradients.
@@ -41,8 +49,7 @@ func TestByHand(t *testing.T) {
 		{"zero3", "fp32", 2, [5]int64{2 * gb, 2 * gb, 6 * gb, 580 * mb, 2 * gb}},
 		{"fsdp", "fp32", 2, [5]int64{2 * gb, 2 * gb, 4 * gb, 520 * mb, 0}},
 	} {
-		s, err := Of(whole(row.strategy, row.devices, row.precision))
-		require.NoError(t, err)
+		s := of(t, whole(row.strategy, row.devices, row.precision))
 		require.Equal(t, row.want, [5]int64{s.Parameters, s.Gradients, s.Optimizer, s.Buffers, s.Step}, row.strategy)
 		require.Equal(t, s.Parameters+s.Gradients+s.Optimizer+s.Buffers, s.Total)
 	}
@@ -70,40 +77,33 @@ func TestWhatIsNotAllTrainedInFloat32(t *testing.T) {
 		"ddp": {4040, 40, 80}, "zero1": {2020, 20, 60}, "zero2": {2020, 10, 60}, "zero3": {1010, 10, 60}, "fsdp": {2020, 20, 40},
 	} {
 		adapters.Strategy = strategy
-		s, err := Of(adapters)
-		require.NoError(t, err)
+		s := of(t, adapters)
 		require.Equal(t, want, [3]int64{s.Parameters, s.Gradients, s.Optimizer}, strategy)
 	}
 
 	short := whole("fsdp", 2, "bf16") // loaded in bfloat16: Accelerate makes what trains float32
 	short.ParameterBytes, short.GradientBytes = 2*billion, 2*billion
-	s, err := Of(short)
-	require.NoError(t, err)
+	s := of(t, short)
 	require.Equal(t, []int64{2 * billion, 2 * billion}, []int64{s.Parameters, s.Gradients})
 	short.Strategy = "zero2"
-	s, err = Of(short)
-	require.NoError(t, err)
+	s = of(t, short)
 	require.Equal(t, []int64{2 * billion, billion}, []int64{s.Parameters, s.Gradients})
 
 	adafactor := whole("zero1", 4, "fp16")
 	adafactor.Optimizer, adafactor.OptimizerBytes = "adafactor", 10_000_000
-	s, err = Of(adafactor)
-	require.NoError(t, err)
+	s = of(t, adafactor)
 	require.EqualValues(t, 2*billion, s.Optimizer, "a second moment and a float32 copy, both of a quarter")
 }
 
 func TestFSDPWithoutSizesOrWithDeferredSends(t *testing.T) {
 	r := whole("fsdp", 4, "bf16")
-	sized, err := Of(r)
-	require.NoError(t, err)
+	sized := of(t, r)
 	r.DeferredSends = true
-	deferred, err := Of(r)
-	require.NoError(t, err)
+	deferred := of(t, r)
 	require.EqualValues(t, 2*billion-2*40_000_000, deferred.Buffers-sized.Buffers, "all gradients in 16 bits for two layers'")
 
 	r.DeferredSends, r.LargestBlock, r.Outside = false, 0, 0
-	assumed, err := Of(r)
-	require.NoError(t, err)
+	assumed := of(t, r)
 	require.EqualValues(t, 2*(4+2)*83_333_334, assumed.Buffers)
 }
 
@@ -111,8 +111,7 @@ func TestOneProcessKeepsEverything(t *testing.T) {
 	for _, strategy := range append(Strategies(), "none") {
 		r := whole(strategy, 1, "bf16")
 		r.CastBytes = 1_900_000_000
-		s, err := Of(r)
-		require.NoError(t, err)
+		s := of(t, r)
 		difference, err := Difference(r)
 		require.NoError(t, err)
 		require.Zero(t, difference, strategy)
@@ -126,13 +125,11 @@ func TestMoreDevicesAndStagesNeedLess(t *testing.T) {
 		r := randomRequest(random)
 		alone := r
 		alone.Strategy = "none"
-		one, err := Of(alone)
-		require.NoError(t, err)
+		one := of(t, alone)
 		var before States
 		for i, strategy := range []string{"ddp", "zero1", "zero2", "zero3"} {
 			r.Strategy = strategy
-			s, err := Of(r)
-			require.NoError(t, err)
+			s := of(t, r)
 			if i > 0 {
 				require.LessOrEqual(t, s.Total, before.Total, "%s %+v", strategy, r)
 			}
@@ -140,16 +137,14 @@ func TestMoreDevicesAndStagesNeedLess(t *testing.T) {
 		}
 		for _, strategy := range Strategies() {
 			r.Strategy = strategy
-			s, err := Of(r)
-			require.NoError(t, err)
+			s := of(t, r)
 			n := int64(r.Devices)
 			require.GreaterOrEqual(t, n*s.Optimizer, one.Optimizer, "all shards make up the whole")
 			require.GreaterOrEqual(t, n*s.Parameters, r.Parameters*widths[r.Precision])
 			require.GreaterOrEqual(t, n*s.Gradients, r.Trainable*widths[r.Precision])
 			more := r
 			more.Devices++
-			next, err := Of(more)
-			require.NoError(t, err)
+			next := of(t, more)
 			require.LessOrEqual(t, next.Total, s.Total)
 		}
 	}
@@ -185,6 +180,5 @@ func TestItRefuses(t *testing.T) {
 	}
 	frozen := whole("zero3", 2, "fp16")
 	frozen.Trainable, frozen.GradientBytes, frozen.OptimizerBytes = 0, 0, 0
-	_, err := Of(frozen)
-	require.NoError(t, err)
+	_ = of(t, frozen)
 }
