@@ -126,16 +126,12 @@ func TestCopiesAreMadeWhereRowsDoNotFillUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plain := plainLoop()
 			plain.Run([]trace.Shape{tracetest.Shapes[0], tracetest.Shapes[0], shape, shape, shape}, 2)
-			steps := 4
-			want, err := opened(t, plain).Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels, Steps: &steps})
-			require.NoError(t, err)
-			got, err := m.Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels, Steps: &steps, Timeline: 50})
-			require.NoError(t, err)
+			r := at(shape)
+			r.Steps = ptr(4)
+			want, got := simulated(t, opened(t, plain), r), simulated(t, m, r)
 			require.Equal(t, want.PeakAllocated, got.PeakAllocated)
 			require.Equal(t, want.PeakReserved, got.PeakReserved)
-			for i := range want.Phases {
-				require.Equal(t, want.Phases[i], got.Phases[i])
-			}
+			require.Equal(t, want.Phases, got.Phases)
 			require.Equal(t, want.AtPeak.Components, got.AtPeak.Components, "what holds the memory at the peak")
 		})
 	}
@@ -146,9 +142,7 @@ func TestRecordedCopies(t *testing.T) {
 	shape := shape(4, tracetest.LengthOf(256), 20)
 	run := func(f *tracetest.Loop) peak.Estimate {
 		f.Run([]trace.Shape{shape, shape, shape, shape}, 1)
-		e, err := opened(t, f).Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels})
-		require.NoError(t, err)
-		return e
+		return simulated(t, opened(t, f), at(shape))
 	}
 	want, got := run(plainLoop()), run(padLoop())
 	require.Equal(t, want.PeakAllocated, got.PeakAllocated)

@@ -16,7 +16,8 @@ import (
 // user's own, with numbers that follow the shape.
 func withCalls(t *testing.T) *Model {
 	t.Helper()
-	file := tracetest.Usual(1).Trace
+	f := tracetest.Usual(1)
+	file := &f.Trace
 	file.About["trained_parameters"], file.About["trained_tensors"], file.About["compute_capability"] = 1000.0, 4.0, "8.0"
 	file.Calls = []trace.Call{
 		{Op: "aten.mm.default", DType: "float32", Phase: "forward", Numbers: trace.Product}, {Op: "aten._to_copy.default", DType: "float16", Phase: "forward", Numbers: trace.Moved},
@@ -28,11 +29,7 @@ func withCalls(t *testing.T) *Model {
 			s.Calls, s.Numbers = []int32{0, 1, 1, 2, 3}, []int64{1, b * l, 64, 32, 4 * (b*l*32 + 32*64), 4 * b * l * 64, 8 * b, 4 * b, 8 * b, 4 * b, 10 * b * l, 2 * b * l, 0, 100}
 		}
 	}
-	read, err := trace.Decode(tracetest.Encode(&file))
-	require.NoError(t, err)
-	m, err := New(read)
-	require.NoError(t, err)
-	return m
+	return opened(t, f)
 }
 
 func TestWorkAtAnotherShape(t *testing.T) {
@@ -63,11 +60,7 @@ func TestPinnedMemory(t *testing.T) {
 }
 
 func TestWorkIsRefusedWhereNothingWasTraced(t *testing.T) {
-	read, err := trace.Decode(tracetest.Encode(&tracetest.Usual(1).Trace))
-	require.NoError(t, err)
-	m, err := New(read)
-	require.NoError(t, err)
-	_, err = m.Work(trace.Shape{Batch: 2, Length: 5000})
+	_, err := opened(t, tracetest.Usual(1)).Work(trace.Shape{Batch: 2, Length: 5000})
 	assert.Equal(t, fault.Unsupported, fault.From(err).Code)
 	_, err = withCalls(t).Work(trace.Shape{Batch: 0, Length: 5000})
 	assert.Equal(t, fault.InvalidArgument, fault.From(err).Code)

@@ -27,10 +27,16 @@ var points = []struct {
 	{"NVIDIA GeForce RTX 4090", "8.9", 503, 0.09},
 }
 
+func described(t *testing.T, r Request) Terms {
+	t.Helper()
+	terms, err := Describe(r)
+	require.NoError(t, err)
+	return terms
+}
+
 func TestFit(t *testing.T) {
 	for _, point := range points {
-		terms, err := Describe(Request{GPU: gpu(point.card, point.capability)})
-		require.NoError(t, err)
+		terms := described(t, Request{GPU: gpu(point.card, point.capability)})
 		require.InDelta(t, point.error, point.mib*mib/float64(terms.ContextBytes)-1, 0.006, point.card)
 		require.GreaterOrEqual(t, float64(terms.High), point.mib*mib, point.card)
 	}
@@ -43,8 +49,7 @@ func TestBareContextsAreSmaller(t *testing.T) {
 		card, capability string
 		mib              uint64
 	}{{"NVIDIA GeForce RTX 4060 Ti", "8.9", 107}, {"NVIDIA GeForce RTX 3090", "8.6", 256}} {
-		terms, err := Describe(Request{GPU: gpu(row.card, row.capability)})
-		require.NoError(t, err)
+		terms := described(t, Request{GPU: gpu(row.card, row.capability)})
 		require.Less(t, row.mib*mib, terms.ContextBytes)
 		require.Greater(t, 2*row.mib*mib, terms.ContextBytes)
 	}
@@ -81,13 +86,11 @@ func TestMultiprocessors(t *testing.T) {
 
 func TestNCCL(t *testing.T) {
 	request := Request{GPU: gpu("NVIDIA A100-SXM4-80GB", "8.0")}
-	alone, err := Describe(request)
-	require.NoError(t, err)
+	alone := described(t, request)
 	request.NCCL = true
 	for gpus, bytes := range map[int]uint64{2: 544_000_000, 4: 688_000_000} {
 		request.GPUs = &gpus
-		terms, err := Describe(request)
-		require.NoError(t, err)
+		terms := described(t, request)
 		require.Equal(t, []uint64{alone.ContextBytes, bytes, alone.High + ncclCluster}, []uint64{terms.ContextBytes, terms.NCCLBytes, terms.High})
 	}
 }
