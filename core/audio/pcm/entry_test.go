@@ -1,8 +1,3 @@
 package pcm_test
 
-import (
-	"github.com/asrconfig/asrconfig-go/core/audio"
-	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
-)
-
-func init() { audiotest.Use(audio.Bytes, audio.File) }
+import _ "github.com/asrconfig/asrconfig-go/core/audio/audiotest/entry" // see audiotest.Use
