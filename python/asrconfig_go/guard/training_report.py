@@ -298,14 +298,14 @@ class TrainingReport:
         limits = [plural(limit, noun) for limit, noun in named if limit is not None]
         incidents = (*self.events, *self.restarts)
         here = " in this process" if self.error and devices > 1 else ""
-        times = plural(len(incidents), "time")
+        times, outcome = plural(len(incidents), "time"), "" if self.error else "; no step was lost"
         lines = [
             f"{self.steps} of {plural(self.planned_steps, 'step')} in {self.seconds:.1f} s"
             + (f", resumed from {self.resumed_from}" if self.resumed_from else ""),
             f"effective batch {size * accumulation * devices}: {size} × {accumulation}"
             + (f" × {devices} devices" if devices > 1 else "")
             + (f"; micro-batches of at most {' and '.join(limits)}" if limits else ""),
-            f"memory {f'ran out {times}; no step was lost' if incidents else f'never ran out{here}'}",
+            f"memory {f'ran out {times}{outcome}' if incidents else f'never ran out{here}'}",
             *(f"  {line}" for line in first_of(incidents)),
         ]
         if self.changes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -416,10 +417,12 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "12 of 12 steps",
         "effective batch 16: 16 × 1",
         "at most 8 samples",
-        "memory ran out 1 time",
+        "memory ran out 1 time; no step was lost",
     ):
         assert message in printed
     assert "step 5 (outside of training steps): continued from step 4, 1 step made again" in repr(report)
+    ended = repr(replace(report, error="OutOfMemoryError: CUDA out of memory"))
+    assert "memory ran out 1 time" in ended and "no step was lost" not in ended
     assert "Training" in report._repr_html_()
     manager.train(prepared(tmp_path), verbose=False)
     assert "Training:" not in capsys.readouterr().out
