@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,11 +13,33 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.errors import UnsupportedError
-from asrconfig_go.watch import AlertReporter, lightning_callback
+from asrconfig_go.watch import AlertReporter, lightning_callback, report
 from asrconfig_go.watch.telemetry import RunLog
 from watching_fakes import FakeMonitor, alert
 
 torch = pytest.importorskip("torch")
+
+# Trains with two threads on two cores until the monitor warns, and saves the run log.
+STARVED = """
+import os, sys, time
+os.sched_setaffinity(0, {cores})
+import torch
+from asrconfig_go import MemoryMonitor
+from asrconfig_go.watch import AlertReporter
+torch.set_num_threads(2)
+model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8)))
+optimizer = torch.optim.AdamW(model.parameters())
+with MemoryMonitor() as monitor:
+    news, until = AlertReporter(monitor), time.monotonic() + {limit_s}
+    while time.monotonic() < until and "cpu_contention" not in {{alert.kind for alert in monitor.alerts()}}:
+        model(torch.randn(512, 256)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step()
+    news.say()
+monitor.save({run_log!r})
+"""
+STARVED_LIMIT_S = 120
 
 
 def batches(number: int) -> Any:
@@ -43,6 +67,31 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     assert run_log.steps.audio_s[:5] == (4.0,) * 5 and run_log.steps.audio_s[5:] == (None, None)
     monitor.save(tmp_path / "run.json")
     assert RunLog.load(tmp_path / "run.json").steps == run_log.steps
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: ())(0)) < 2, reason="needs two cores on Linux")
+def test_threads_that_wait_for_cores_are_warned_of(tmp_path: Path) -> None:
+    cores = set(sorted(os.sched_getaffinity(0))[:2])
+    busy = subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {cores})\nwhile True: pass"])
+    try:
+        training = subprocess.run(
+            [
+                *(sys.executable, "-c"),
+                STARVED.format(cores=cores, limit_s=STARVED_LIMIT_S, run_log=str(tmp_path / "run.json")),
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            timeout=2 * STARVED_LIMIT_S,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        busy.kill()
+        busy.wait()
+    assert training.returncode == 0, training.stderr
+    assert "threads of this training wait for one → stop them, or torch.set_num_threads(1)" in training.stderr
+    (finding,) = (finding for finding in report(tmp_path / "run.json").findings if finding.kind == "cpu_contention")
+    assert "torch.set_num_threads(1)" in finding.change
 
 
 def test_lightning_s_own_trainer(tmp_path: Path) -> None:
