@@ -27,7 +27,7 @@ SETUP = HELPERS / "docs_setup"
 SLOW = ("audio-llms", "benchmark", "gpus", "quick-integration", "recipe", "text-models")
 
 # Blocks that are not run, by page. A new one is to be defended here.
-NOT_RUN = {"docs/colab.md": 1, "docs/own-loop.md": 1, "docs/training.md": 1, "docs/watching.md": 1}
+NOT_RUN = {"docs/colab.md": 1, "docs/training.md": 1, "docs/watching.md": 1}
 
 
 def _runs(block: Block) -> bool:
