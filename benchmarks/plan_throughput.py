@@ -5,7 +5,7 @@
 Every strategy trains the same weights on the same clips (log-normal durations of up to 12 s, 16 kHz, two tones in noise
 whose labels are the tones) for as many epochs, 32 clips an optimizer step, and may use the same memory: as much as four
 of the longest clips take by a traced step, the batch of the published scenario (XLS-R-1B on an L4). A forward pass of
-more clips than the trace's table allows for their length raises torch.OutOfMemoryError, the Trainer's and ours alike.
+more clips than the trace allows for their length raises torch.OutOfMemoryError, the Trainer's and ours alike.
 The tasks:
 
 - new-head: a wav2vec2 whose body was trained on other clips, with a new head;
@@ -63,7 +63,8 @@ from cpu_training import (
 
 import asrconfig_go as ac
 from asrconfig_go.predict import HardwareProfile
-from asrconfig_go.predict.opened_trace import Table, fits_in, memory_table
+from asrconfig_go.predict.memory_settings import Shape
+from asrconfig_go.predict.opened_trace import Table, fits_in
 
 RATE, STEP, PUBLISHED, LONGEST_S = 16_000, 32, 4, 12.0
 MARGIN, PROCESS_BYTES = 0.85, 1_000_000_000  # what a plan for a CPU leaves to the process itself
@@ -119,7 +120,9 @@ class Task:
         # Gradients of one micro-batch lie beside the next, as the guard traces it.
         with ac.MemoryModel.trace(self.model(0), precision="fp32", accumulation=3, progress=False) as memory:
             self.bytes = memory.estimate(PUBLISHED, LONGEST_S, timeline=0).peak_reserved
-            self.table: Table = memory_table(memory, LONGEST_S, self.bytes)
+            lengths = sorted({round(RATE * s) / RATE for s in self.clips.durations})
+            fits = memory.largest_batches([Shape(1, s) for s in lengths], self.bytes)
+        self.table: Table = tuple(zip(lengths, fits, strict=True))
         hardware = HardwareProfile.detect(safety_margin=MARGIN)
         if hardware.gpus:
             sys.exit("this machine has a GPU: hide it by CUDA_VISIBLE_DEVICES=")
@@ -162,7 +165,7 @@ class Watched:
     """Counts what a model computes in training, and raises where the memory would not suffice."""
 
     def __init__(self, model: Any, task: Task) -> None:
-        self.table, self.input, self.sizes, self.seconds, self.refused = task.table, task.input, [], 0.0, 0
+        self.task, self.sizes, self.seconds, self.refused = task, [], 0.0, 0
         model.register_forward_pre_hook(self, with_kwargs=True)
 
     def __call__(self, model: Any, _: Any, inputs: dict[str, Any]) -> None:
@@ -170,9 +173,10 @@ class Watched:
 
         if not torch.is_grad_enabled():
             return
-        size, length = len(inputs[self.input]), inputs[self.input].shape[-1]
-        seconds = length / (FRAMES_A_SECOND if self.input == "input_features" else RATE)
-        if size > fits_in(self.table, seconds - 1e-9):
+        name = self.task.input
+        size, length = len(inputs[name]), inputs[name].shape[-1]
+        seconds = length / (FRAMES_A_SECOND if name == "input_features" else RATE)
+        if size > fits_in(self.task.table, seconds - 1e-9):
             self.refused += 1
             raise torch.OutOfMemoryError(f"CUDA out of memory. {size} clips of {seconds:.2f} s do not fit.")
         self.sizes.append(size)

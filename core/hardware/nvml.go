@@ -88,11 +88,11 @@ func start(lib nvml.Interface, available functions) (*session, error) {
 		loaded.Lock()
 		defer loaded.Unlock()
 		// its only failures are "not initialised" and "unknown": nothing to do about either
-		lib.Shutdown()
+		_ = lib.Shutdown()
 	}}
 	count, result := lib.DeviceGetCount()
 	if result != nvml.SUCCESS {
-		lib.Shutdown()
+		_ = lib.Shutdown()
 		return nil, driverError(result, "the NVIDIA driver does not list its GPUs")
 	}
 	opened.driverVersion, opened.cudaVersion = versions(lib)

@@ -149,3 +149,23 @@ int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned int *count, stru
 #define WITHOUT(name) int name(void *handle) { standin_note(#name); return device_of(handle) < 0 ? INVALID_ARGUMENT : NOT_SUPPORTED; }
 WITHOUT(nvmlDeviceGetNvLinkRemoteDeviceType)
 WITHOUT(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+
+/* What drivers have since 450, and this project's library looks for before it uses any function. */
+#define UNSUPPORTED(name) int name(void) { return NOT_SUPPORTED; }
+UNSUPPORTED(nvmlDeviceGetMigMode)
+UNSUPPORTED(nvmlDeviceGetMaxMigDeviceCount)
+UNSUPPORTED(nvmlDeviceGetMigDeviceHandleByIndex)
+UNSUPPORTED(nvmlDeviceGetEnforcedPowerLimit)
+UNSUPPORTED(nvmlDeviceGetMaxClockInfo)
+UNSUPPORTED(nvmlDeviceGetUtilizationRates)
+UNSUPPORTED(nvmlDeviceGetPowerUsage)
+UNSUPPORTED(nvmlDeviceGetTemperature)
+UNSUPPORTED(nvmlDeviceGetClockInfo)
+UNSUPPORTED(nvmlDeviceGetCurrentClocksThrottleReasons)
+UNSUPPORTED(nvmlDeviceGetPcieThroughput)
+UNSUPPORTED(nvmlDeviceGetFieldValues)
+UNSUPPORTED(nvmlDeviceGetTotalEccErrors)
+UNSUPPORTED(nvmlEventSetCreate)
+UNSUPPORTED(nvmlDeviceRegisterEvents)
+UNSUPPORTED(nvmlEventSetWait_v2)
+UNSUPPORTED(nvmlEventSetFree)

@@ -114,7 +114,7 @@ def test_comparison() -> None:
     assert even.speed == pytest.approx(plain.slowest_s / even.slowest_s)
     assert not any(s.over_memory for s in report.strategies)
     assert {s.steps for s in report.strategies} == {math.ceil(20_000 / 64)}
-    assert f"stratified  optimal  {even.micro_batches:>13}" in repr(report)
+    assert f"stratified optimal  {even.micro_batches:>13}" in repr(report)
     with pytest.raises(InvalidArgumentError, match="no strategy sorted optimal"):
         report.find("sorted", "optimal")
     assert "! an epoch has only 3 steps" in repr(compare_batching(clips(100), 32, TABLE))
