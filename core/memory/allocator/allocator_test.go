@@ -138,7 +138,7 @@ func TestEmptyCache(t *testing.T) {
 	a.EmptyCache()
 	checkInvariants(t, a)
 	require.Equal(t, uint64(page), a.Stats().Reserved)
-	require.Equal(t, uint64(15*mib), a.large.free.largest().size)
+	require.Equal(t, uint64(15*mib), a.large.free.largest())
 	block, err := a.Malloc(16 * mib) // 15 MiB are there: one more page, at the gap
 	require.NoError(t, err)
 	require.Equal(t, uint64(2*page), a.Stats().Reserved)

@@ -104,20 +104,16 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if pos, ok := p.free.atLeast(wanted); ok {
+	if pos := p.free.atLeast(wanted); p.free.valid(pos) {
 		a.release(p, p.free.entry(pos).block)
 		return true
 	}
 	released := uint64(0)
-	for released < wanted {
-		last := p.free.largest()
-		if last == nil || last.size < a.maxSplit {
-			return false
-		}
-		released += last.size
-		a.release(p, last.block)
+	for released < wanted && p.free.largest() >= a.maxSplit {
+		released += p.free.largest()
+		a.release(p, p.free.entry(p.free.last()).block)
 	}
-	return true
+	return released >= wanted
 }
 
 // collectGarbage runs before the device is asked, once reserved memory exceeds the threshold's

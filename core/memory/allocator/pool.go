@@ -35,7 +35,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 		return
 	}
 	n := &a.blocks[neighbour]
-	pos := p.free.find(n.size, n.address)
+	pos := p.free.find(classOf(n.size), n.size, n.address)
 	a.absorb(index, neighbour)
 	p.free.replace(pos, a.freed(p, index))
 }
@@ -55,7 +55,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if !ok {
 		return 0
 	}
-	fit := *p.free.entry(pos)
+	fit := p.free.entry(pos)
 	if !a.shouldSplit(p, fit.size-size, size) {
 		p.free.removeAt(pos)
 		return fit.block
@@ -68,7 +68,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 // bestFit finds the smallest block that is large enough, the one at the lowest address among
 // equals. When the rules of max_split_size reject it, no other is tried.
 func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
-	if pos, ok = p.free.atLeast(size); !ok {
+	if pos = p.free.atLeast(size); !p.free.valid(pos) {
 		return pos, false
 	}
 	if a.settings.ExpandableSegments {
@@ -88,8 +88,9 @@ func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
 // with all the address space after it: it moves on while the next block is smaller in that measure.
 func (a *Allocator) skipGrowing(p *pool, pos cursor) cursor {
 	for {
-		next, ok := p.free.next(pos)
-		if !ok || a.growable(p.free.entry(next).block) >= a.growable(p.free.entry(pos).block) {
+		next := p.free.next(pos)
+		if !p.free.valid(next) ||
+			a.growable(p.free.entry(next).block) >= a.growable(p.free.entry(pos).block) {
 			return pos
 		}
 		pos = next
