@@ -97,7 +97,7 @@ def test_settings_by_hand_of_the_published_scenarios(capsys: pytest.CaptureFixtu
     assert max(len(line) for line in printed.splitlines()) <= 80
     for part in (
         "L4, 22.5 GiB: facebook/wav2vec2-xls-r-1b", "A100-40GB SXM, 40.0 GiB", "T4, 15.0 GiB", "out of memory",
-        "published   4 × 8, checkpointing", "safe        1 × 32, checkpointing", "10 runs, $",
+        "published   4 × 8, bf16,", "safe        1 × 32, bf16,", "10 runs, $",
         "dollars (published): L4, 0.40 an hour and GPU", "clips (assumed): 45000 clips",
     ):  # fmt: skip
         assert part in printed
