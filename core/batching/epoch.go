@@ -55,10 +55,10 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 		behind += size
 	}
 	full := order[:n-behind]
-	if r.Mode == Stratified {
-		stratified(full, r, random)
-	}
-	if r.Mode == Bucketed {
+	switch r.Mode {
+	case Stratified:
+		c.stratified(full, r, random)
+	case Bucketed:
 		c.bucketed(full, r, boundaries, random)
 	}
 	to := places(r.counts(r.StepSamples))
@@ -112,7 +112,5 @@ func (c *sortedClips) bucketed(order []uint32, r Options, boundaries []int, rand
 	all := slices.Concat(byBucket(order, boundaries)...)
 	steps := slices.Collect(slices.Chunk(all, r.StepSamples))
 	shuffle(steps, random)
-	for i, step := range steps {
-		copy(order[i*r.StepSamples:], step)
-	}
+	copy(order, slices.Concat(steps...))
 }

@@ -75,6 +75,23 @@ func TestStratifiedStepsHaveAllLengths(t *testing.T) {
 	assert.Less(t, sum, 0.7*atRandom)
 }
 
+// TestClipsOfOneLengthComeInRandomOrder: pieces of one recording lie side by side in a dataset, and
+// would come in one group.
+func TestClipsOfOneLengthComeInRandomOrder(t *testing.T) {
+	e, err := MakeEpoch(slices.Repeat([]float64{10}, 32*64), options(Stratified, 32, fits(120, 30)))
+	require.NoError(t, err)
+	near := 0
+	for step := range slices.Chunk(e.Order, 32) {
+		numbers := slices.Sorted(slices.Values(step))
+		for i, number := range numbers[1:] {
+			if number-numbers[i] < 8 { // of 2048 clips, 64 apart on average
+				near++
+			}
+		}
+	}
+	assert.Less(t, near, 32*64/5, "as of random steps, of which an eighth lie so near")
+}
+
 // TestFewStepsStayRandom: a pool of one step has nothing to share out.
 func TestFewStepsStayRandom(t *testing.T) {
 	few, random := options(Stratified, 32, fits(120, 30)), options(Random, 32, fits(120, 30))

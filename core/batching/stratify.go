@@ -1,6 +1,10 @@
 package batching
 
-import "math/rand/v2"
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+)
 
 const (
 	// poolSteps is how many steps share out their clips by length.
@@ -19,12 +23,12 @@ const (
 // they make up ranges of equally many clips, and each step gets a group of neighbours from each
 // range, at random. So a step has as many clips of each range as any other, and little padding in
 // micro-batches of neighbours. Which clips make up a step does not depend on the processes.
-func stratified(order []uint32, r Options, random *rand.Rand) {
+func (c *sortedClips) stratified(order []uint32, r Options, random *rand.Rand) {
 	steps := len(order) / r.StepSamples
 	pools := r.pools(steps)
 	for i := range pools {
 		pool := order[i*steps/pools*r.StepSamples : (i+1)*steps/pools*r.StepSamples]
-		deal(pool, r.StepSamples, random)
+		c.deal(pool, r.StepSamples, random)
 	}
 }
 
@@ -37,9 +41,12 @@ func (r Options) pools(steps int) int {
 	return (steps + size - 1) / size
 }
 
-// deal makes the steps of a pool of such groups.
-func deal(pool []uint32, step int, random *rand.Rand) {
-	longestFirst(pool)
+// deal makes the steps of a pool of such groups. Clips of one length stay in random order: in the
+// dataset's, pieces of one recording would come in one group.
+func (c *sortedClips) deal(pool []uint32, step int, random *rand.Rand) {
+	slices.SortStableFunc(pool, func(a, b uint32) int {
+		return cmp.Compare(c.sorted[b], c.sorted[a])
+	})
 	dealt, steps, groups := make([]uint32, len(pool)), len(pool)/step, min(groupsAStep, step)
 	for g := range groups {
 		at, end := g*step/groups, (g+1)*step/groups // places in each step

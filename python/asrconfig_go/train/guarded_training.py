@@ -130,7 +130,7 @@ class GuardedTraining:
             resumed_from=self._begin or "",
             restarts=tuple(self._record.restarts),
             events=tuple(self._record.events),
-            skipped_samples=sum(met.skipped_samples for met in of_ranks),
+            skipped_samples=sum(incidents.skipped_samples for incidents in of_ranks),
             batch=self._record.batch,
             limit_samples=limit.samples,
             limit_values=limit.values,
@@ -141,7 +141,7 @@ class GuardedTraining:
             stopped=self._stop.summary(self._folder.path.parent) if self._stop else "",
             profile=self._profile.files if self._profile else (),
             bad_batches=tuple(self._record.bad_batches),
-            bad_samples=sum(met.bad_samples for met in of_ranks),
+            bad_samples=sum(incidents.bad_samples for incidents in of_ranks),
         )
 
     def _set_up(self) -> None:
@@ -209,8 +209,8 @@ class GuardedTraining:
         record, guard = self._record, self._guard
         limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
         of_ranks = self._incidents()
-        events = self._events + [event for met in of_ranks for event in met.events]
-        bad_batches = self._bad_batches + [batch for met in of_ranks for batch in met.bad_batches]
+        events = self._events + [event for incidents in of_ranks for event in incidents.events]
+        bad_batches = self._bad_batches + [batch for incidents in of_ranks for batch in incidents.bad_batches]
         counts = (len(events), len(bad_batches))
         if (limits, counts) == (record.limits, (len(record.events), len(record.bad_batches))):
             return False
