@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	phasePoints = 96
 	// an evaluation that was never seen to its end is foreseen for this share of what was seen of
 	// it
 	evaluationReach = 0.5
@@ -22,19 +21,9 @@ type phase struct {
 	from    float64
 	top     float64 // highest peak
 	batches int
-	before  int // batches of the last evaluation; 0: none was seen to its end
-	points  [2 * phasePoints]point
-	n       int
+	before  int     // batches of the last evaluation; 0: none was seen to its end
+	memory  newest  // allocated after each batch
 	needs   float64 // the most that a batch took for itself
-}
-
-func (p *phase) push(q point) {
-	if p.n == len(p.points) {
-		copy(p.points[:], p.points[phasePoints:])
-		p.n = phasePoints
-	}
-	p.points[p.n] = q
-	p.n++
 }
 
 // inPhase takes a batch of an evaluation, or a checkpoint.
@@ -50,7 +39,7 @@ func (g *gpu) inPhase(atS float64, s runlog.Step, b *alertTable) {
 		return
 	}
 	p.needs = max(p.needs, s.PeakAllocated-s.Allocated)
-	p.push(point{float64(p.batches), atS, s.Allocated, math.NaN()})
+	p.memory.push(point{float64(p.batches), atS, s.Allocated, math.NaN()})
 	if p.batches%2 == 0 {
 		g.watchEvaluation(atS, s, b)
 	}
@@ -70,7 +59,7 @@ func (g *gpu) endPhase() {
 	if p.kind == runlog.KindEvaluation {
 		p.before = p.batches
 	}
-	p.kind, p.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
+	p.kind, p.memory.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
 }
 
 // watchEvaluation looks for memory that grows from batch to batch of an evaluation: predictions
@@ -78,11 +67,11 @@ func (g *gpu) endPhase() {
 // before.
 func (g *gpu) watchEvaluation(atS float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
-	for _, size := range [...]int{phasePoints, 48, 24, 12, 8} {
-		if p.n < size {
+	for _, size := range [...]int{resolutionSize, 48, 24, 12, 8} {
+		if p.memory.n < size {
 			continue
 		}
-		t, ok := climbs(p.points[p.n-size:p.n], demand{rise: g.minRise(leakRise), sign: 3.4})
+		t, ok := climbs(p.memory.last(size), demand{rise: g.minRise(leakRise), sign: 3.4})
 		if !ok {
 			continue
 		}

@@ -191,10 +191,14 @@ type point struct {
 	x   float64 // the length of the batch that it belongs to; NaN when not known
 }
 
+// newest is the newest resolutionSize points of a series, which move to the front when it is full.
+type newest struct {
+	points [2 * resolutionSize]point
+	n      int
+}
+
 type resolution struct {
-	// the newest resolutionSize of these hold; moved to the front when full
-	points  [2 * resolutionSize]point
-	n       int
+	newest
 	extreme point // of those that will be one of the next resolution
 	grouped int
 }
@@ -207,7 +211,7 @@ type multires struct {
 func (l *multires) push(p point) {
 	for i := range l.levels {
 		r := &l.levels[i]
-		r.add(p)
+		r.push(p)
 		if r.grouped == 0 || (p.y > r.extreme.y) == l.highest {
 			r.extreme = p
 		}
@@ -218,20 +222,21 @@ func (l *multires) push(p point) {
 	}
 }
 
-func (r *resolution) add(p point) {
-	if r.n == len(r.points) {
-		copy(r.points[:], r.points[resolutionSize:])
-		r.n = resolutionSize
+func (s *newest) push(p point) {
+	if s.n == len(s.points) {
+		s.n = copy(s.points[:], s.points[resolutionSize:])
 	}
-	r.points[r.n] = p
-	r.n++
+	s.points[s.n] = p
+	s.n++
 }
 
-// last returns the newest n points of a resolution, oldest first; fewer when there are fewer.
-func (l *multires) last(i, n int) []point {
-	r := &l.levels[i]
-	return r.points[r.n-min(n, r.n, resolutionSize) : r.n]
+// last returns the newest n points, oldest first; fewer when there are fewer.
+func (s *newest) last(n int) []point {
+	return s.points[s.n-min(n, s.n, resolutionSize) : s.n]
 }
+
+// last returns the newest points of resolution i.
+func (l *multires) last(i, n int) []point { return l.levels[i].last(n) }
 
 // due reports whether resolution i needs another look after the n-th point: several of its newest
 // points have changed.
