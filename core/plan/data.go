@@ -36,7 +36,7 @@ func datasetSize(d profile.Dataset) string {
 	if d.RowKind.AreTexts() {
 		return d.RowKind.Amount(d.TotalHours)
 	}
-	return fmt.Sprintf("%s on disk, %.1f h", units.Size(d.SizeBytes), d.TotalHours)
+	return fmt.Sprintf("%s, %.1f h", d.Stored(), d.TotalHours)
 }
 
 // streamingWarning: a streamed dataset has no length, and the Trainer then wants max_steps.

@@ -88,6 +88,9 @@ func TestStreamingAndCaching(t *testing.T) {
 			assert.Equal(t, s.cached, cached, reason)
 		})
 	}
+	arrays := profile.Dataset{MeasuredCount: 2, Codecs: map[string]int{"array": 2}}
+	_, reason := streaming(arrays)
+	assert.Contains(t, reason, "0 B as arrays, 0.0 h")
 }
 
 func TestWorkers(t *testing.T) {

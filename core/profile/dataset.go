@@ -105,7 +105,7 @@ type Dataset struct {
 	PercentilesS map[string]float64 `json:"percentiles_s"`
 	Histogram    Histogram          `json:"histogram"`
 	TotalHours   float64            `json:"total_hours"` // of all clips; an estimate when Sampled
-	SizeBytes    int64              `json:"size_bytes"`  // on disk; an estimate when Sampled
+	SizeBytes    int64              `json:"size_bytes"`  // as stored; an estimate when Sampled
 	// as 16 kHz mono float32, seconds × 16000 × 4; an estimate when Sampled
 	DecodedBytes int64          `json:"decoded_bytes"`
 	ShareOver30S float64        `json:"share_over_30s"` // 0..1, the share of clips over 30 s
@@ -123,4 +123,12 @@ type Dataset struct {
 	Warnings []string `json:"warnings"`
 	// what was read: "folder /data", "list of 40 paths", "40 arrays"
 	Source string `json:"source"`
+}
+
+// Stored is "1.2 GiB on disk", or "1.2 GiB as arrays".
+func (d Dataset) Stored() string {
+	if d.MeasuredCount > 0 && d.Codecs["array"] == d.MeasuredCount {
+		return units.Size(d.SizeBytes) + " as arrays"
+	}
+	return units.Size(d.SizeBytes) + " on disk"
 }

@@ -87,8 +87,7 @@ func datasetFacts(d profile.Dataset) []string {
 	lines := []string{fmt.Sprintf("median %s %s, 95 %% under %s %s", r.Figure("%.2f", p["p50"]),
 		r.Unit(), r.Figure("%.2f", p["p95"]), r.Unit())}
 	if !r.AreTexts() {
-		lines[0] += fmt.Sprintf("; %s on disk, %s decoded", units.Size(d.SizeBytes),
-			units.Size(d.DecodedBytes))
+		lines[0] += fmt.Sprintf("; %s, %s decoded", d.Stored(), units.Size(d.DecodedBytes))
 		lines = append(lines, fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s",
 			100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")))
 	}

@@ -162,7 +162,7 @@ func byHand(c profile.Config) string {
 func slowdown(c profile.Config) string {
 	hand, long := *c.ByHand, fmt.Sprintf("%.3g× as long", *c.ByHand.Speed)
 	if math.Abs(*hand.Speed-1) < 0.005 {
-		long = "as long"
+		long = "the same time"
 		if c.Times != nil && c.Times.Bound == "loader" {
 			return long + ", as both wait for the data loader"
 		}

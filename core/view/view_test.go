@@ -376,6 +376,9 @@ func TestSettingsAreTheTrainersArguments(t *testing.T) {
 	c.Unguarded = &profile.Unguarded{PerDeviceTrainBatchSize: 4, GradientAccumulationSteps: 8, GradientCheckpointing: true}
 	require.Equal(t, "on (gradient_checkpointing=True); manager.train: off", checkpointing(c))
 	require.Equal(t, "32 (per_device_train_batch_size=4, gradient_accumulation_steps=8)", planRecord{Config: c}.step())
+	speed := 1.001
+	c.ByHand = &profile.Alternative{What: "4 × 8, bf16", Speed: &speed}
+	require.Equal(t, "4 × 8, bf16: the same time", byHand(c))
 }
 
 func TestSparklineNamesTheHighestValue(t *testing.T) {

@@ -113,7 +113,7 @@ class DatasetRecord:
     total_hours: float
     """Of all clips; an estimate when ``sampled``."""
     size_bytes: int
-    """On disk; an estimate when ``sampled``."""
+    """As stored; an estimate when ``sampled``."""
     decoded_bytes: int
     """As 16 kHz mono float32, seconds × 16000 × 4; an estimate when ``sampled``."""
     share_over_30s: float

@@ -104,7 +104,7 @@ class Watch:
     """Reports the training to ``monitor``, warns at thresholds and of forecasts, cleans up, and draws.
 
     A monitor that fails is logged once, and the training continues unwatched; a part that fails is switched off.
-    ``file``, ``line``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
+    ``file``, ``line``, ``panel`` and ``guard_events`` (the guard's growing list) are set from outside.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Watch:
         self.file: RunFile | None = None
         self.line: Callable[..., None] | None = None
         self.panel: Panel | None = None
-        self.met: Sequence[GuardEvent] = ()
+        self.guard_events: Sequence[GuardEvent] = ()
         self.problem = ""
         self.checked = MemoryCheck(None, False, (), 0, 0)
         """The newest check."""
         self._limits, self._interval_s, self._looking = options.limits, options.interval_ms / 1000, clock()
         self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
         self._scaling = BestEffort("memory is not logged")
-        self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
+        self._next, self._begun, self._first, self._reported_events = clock(), clock(), 0, 0
         self._activity: tuple[float, Activity] | None = None
         self._at: tuple[int, int] | None = None  # step of steps, while it trains
         self.follow(None, None)
@@ -144,7 +144,7 @@ class Watch:
 
     def begin(self, step: int, steps: int) -> None:
         """Training begins after ``step`` of ``steps``."""
-        self._begun, self._first, self._met = self._clock(), step, len(self.met)
+        self._begun, self._first, self._reported_events = self._clock(), step, len(self.guard_events)
         self._at = step, steps
         self.tell("training", f"training begins after step {step} of {steps}")
 
@@ -221,11 +221,11 @@ class Watch:
 
     def _step(self, number: int) -> None:
         totals: dict[str, float] = {} if self.inputs is None else self.inputs.take()
-        if self._met != len(self.met):  # what was computed again would count twice
+        if self._reported_events != len(self.guard_events):  # what was computed again would count twice
             totals = {}
-            for event in self.met[self._met :]:
+            for event in self.guard_events[self._reported_events :]:
                 self.monitor.event("out_of_memory", str(event))
-            self._met = len(self.met)
+            self._reported_events = len(self.guard_events)
         self.monitor.step(number, kind="train", waited_s=None if self._wait is None else self._wait.last, **totals)
 
     def _other(self, kind: StepKind, number: int | None = None) -> None:

@@ -40,7 +40,7 @@ def equip(
 ) -> None:
     """Attach everything for a training that begins; ``undo`` leaves model and Trainer as they were."""
     guard = cast("Guard | None", attached(handler, "guard"))
-    watch.met = guard.events if guard is not None else ()
+    watch.guard_events = guard.events if guard is not None else ()
     wait, inputs = None, None
     if handler is not None:
         wait = LoaderWait()
