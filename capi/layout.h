@@ -30,7 +30,7 @@ typedef struct ac_gpu_stats {
 	uint64_t allocated; /* PyTorch's counters of this process at the last step; 0 before the first */
 	uint64_t reserved; /* PyTorch's counters of this process at the last step; 0 before the first */
 	uint64_t headroom; /* what training can still allocate; Free before the first step */
-	bool torch_valid; /* a step has told of PyTorch's counters */
+	bool torch_valid; /* a step has reported PyTorch's counters */
 	uint64_t free_at_step; /* Free when PyTorch's counters were read */
 } ac_gpu_stats;
 

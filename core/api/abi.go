@@ -133,7 +133,7 @@ type Operation struct {
 	Function string       // whose comment says what it does: its package's path and its name
 	Args     reflect.Type // a struct
 	Result   reflect.Type
-	Attaches bool // the answer has bytes behind its JSON
+	Attaches bool // the answer has bytes after its JSON
 }
 
 // Operations are all, by name.

@@ -94,7 +94,7 @@ func dispatch(raw []byte) (any, error) {
 	return op.run(req.Args, attached)
 }
 
-// attachment is a result with bytes behind its JSON, written where the answer goes: there may be
+// attachment is a result with bytes after its JSON, written where the answer goes: there may be
 // many.
 type attachment[R any] struct {
 	result R

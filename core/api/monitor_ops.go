@@ -75,7 +75,7 @@ func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 }
 
 // openGPUs returns a nil reader, and the reason in started, on a machine without GPUs: host memory
-// is watched all the same.
+// is watched anyway.
 func openGPUs(o hardware.Options, started *monitorStarted) (monitor.GPUReader, error) {
 	devices, err := hardware.OpenDevices(o)
 	if err != nil {

@@ -48,7 +48,7 @@ type scanArgs struct {
 	Arrow   *arrowArgs   `json:"arrow"`
 }
 
-// attach takes more paths, each ended by a zero byte, behind those of the JSON.
+// attach takes more paths, each ended by a zero byte, after those in the JSON.
 func (a *scanArgs) attach(b []byte) error {
 	if len(b) > 0 && b[len(b)-1] != 0 {
 		return fault.New(fault.InvalidArgument, "end each path with a zero byte",
@@ -117,7 +117,7 @@ func (a *addArgs) attach(b []byte) error {
 }
 
 // addToScan begins to measure a piece, or to take over a page of scan.clips of another scan with
-// its columns behind the zero byte of the request; scan.poll reports when it is done.
+// its columns after the zero byte of the request; scan.poll reports when it is done.
 func addToScan(job *scanJob, a addArgs) (_ struct{}, err error) {
 	if a.Piece.Buffers, err = buffersOf(a.Buffers); err != nil {
 		return struct{}{}, err

@@ -146,7 +146,7 @@ func TestPathsAreAttached(t *testing.T) {
 	for i := range page.Count - 1 {
 		seconds = append(seconds, secondsOf(page, i))
 	}
-	require.Equal(t, []float64{3, 1, 2, 3}, seconds, "behind those of the JSON")
+	require.Equal(t, []float64{3, 1, 2, 3}, seconds, "after those in the JSON")
 	paths := names[2] + names[0] + strings.Replace(names[1], "\xe9", `\xe9`, 1) + names[2]
 	require.Equal(t, paths, string(page.columns[32*page.Count:]))
 

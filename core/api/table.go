@@ -107,8 +107,8 @@ var table = map[string]operation{
 // library.info lists the table, which may not name it in its own initializer.
 func init() { table["library.info"] = withoutArgs(libraryInfo) }
 
-// attachable are arguments that come with bytes behind the JSON. They are the caller's: what is
-// kept must be copied.
+// attachable are arguments that come with bytes after the JSON. They are the caller's: what is kept
+// must be copied.
 type attachable interface{ attach(b []byte) error }
 
 // withArgs decodes the arguments strictly into A and runs f.
@@ -149,7 +149,7 @@ func attach(args any, b []byte) error {
 		return a.attach(b)
 	}
 	if len(b) > 0 {
-		return fault.New(fault.InvalidArgument, "end the request behind its JSON",
+		return fault.New(fault.InvalidArgument, "end the request after its JSON",
 			"the operation takes no attachment, got %d bytes", len(b))
 	}
 	return nil

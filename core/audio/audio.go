@@ -1,7 +1,7 @@
 // Package audio measures how long an audio file plays, from its header and its last bytes: it
-// decodes nothing and reads little. Formats lie in packages by the family of their container; this
-// one recognises them by their first bytes (formats.go) and names the file in their errors. media
-// has what all of them read from, codec what several of them know of a codec.
+// decodes nothing and reads little. Formats are grouped in packages by the family of their
+// container; this one recognises them by their first bytes (formats.go) and names the file in their
+// errors. media has what all of them read from, codec what several of them know of a codec.
 //
 // The duration is what the file holds. A header that claims something else is reported beside it,
 // never believed.

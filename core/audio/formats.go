@@ -76,7 +76,7 @@ func parse(s *media.File) (media.Info, error) {
 		s.Mark(base)
 	}
 	switch {
-	case format == nil: // or frames behind something else
+	case format == nil: // or frames after something else
 		return mpeg.Parse(s, base)
 	case format.parse == nil:
 		return media.Info{}, media.Unsupported("is %s, which is not supported yet", format.name)

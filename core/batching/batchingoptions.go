@@ -79,7 +79,7 @@ func (r Options) Check() error {
 // perRank is how many clips of a full step a process gets on average.
 func (r Options) perRank() int { return r.StepSamples / r.Ranks }
 
-// tail returns the sizes of the steps behind the full ones: the remaining clips make up a shorter
+// tail returns the sizes of the steps after the full ones: the remaining clips make up a shorter
 // step, of which every process gets some. When they are fewer than the processes, they share the
 // clips of one more step, in two shorter ones.
 func (r Options) tail(n int) ([]int, error) {

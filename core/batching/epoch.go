@@ -8,7 +8,7 @@ import (
 // Epoch is the clips of an epoch in the order of its steps.
 type Epoch struct {
 	Steps int   `json:"steps"` // full ones
-	Tail  []int `json:"tail"`  // sizes of the shorter steps behind them
+	Tail  []int `json:"tail"`  // sizes of the shorter steps after them
 	// clips of each process: in a full step, then in each of the shorter ones
 	Shares  [][]int  `json:"shares"`
 	Buckets []Bucket `json:"buckets"`

@@ -7,11 +7,12 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// checkShares returns what is wrong with explicit shares of a step.
+// checkShares validates explicit shares of a step.
 func (r Options) checkShares() error {
 	wrong := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument,
-			"give each process one clip of a step at least, all of them together", format, args...)
+			"give each process at least one clip, and all clips of a step to the processes",
+			format, args...)
 	}
 	if r.Shares == nil {
 		return nil
@@ -40,8 +41,8 @@ func (r Options) share(rank int) int {
 	return r.Shares[rank]
 }
 
-// counts is how many clips of a step of this size each process gets: of a shorter one about as much
-// in relation, and one at least.
+// counts is how many clips of a step of this size each process gets: of a shorter step about the
+// same proportion, and at least one.
 func (r Options) counts(size int) []int {
 	counts, paces, remaining := make([]int, r.Ranks), make([]float64, r.Ranks), size
 	beyond := max(1, r.StepSamples-r.Ranks) // what a full step has beyond the first clip of each
@@ -90,7 +91,7 @@ func distribute(step []uint32, places []int) {
 	}
 }
 
-// pace is how long a process takes for a second of audio, in relation to the slowest one.
+// pace is how long a process takes for a second of audio, relative to the slowest one.
 func (r Options) pace(rank int) float64 {
 	if r.Paces == nil {
 		return 1
@@ -98,15 +99,15 @@ func (r Options) pace(rank int) float64 {
 	return r.Paces[rank]
 }
 
-// FastestShares divides a step among processes of these paces so that the last one is ready as
-// early as can be, each with one clip at least.
+// FastestShares divides a step among processes of these paces so that the last one finishes as
+// early as possible, each with at least one clip.
 func FastestShares(step int, paces []float64) []int {
 	shares := slices.Repeat([]int{1}, len(paces))
 	handOut(shares, step-len(paces), paces)
 	return shares
 }
 
-// handOut adds clips, each to the process that is ready first with it.
+// handOut adds clips one by one, each to the process that would finish it first.
 func handOut(shares []int, clips int, paces []float64) {
 	for range clips {
 		next := 0

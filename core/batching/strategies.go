@@ -51,7 +51,7 @@ type MicroBatch struct {
 	Seconds float64 // of the longest
 }
 
-// Comparison is an epoch by every strategy. The first is what the Trainer does by itself.
+// Comparison is an epoch by every strategy. The first is the Trainer's default.
 type Comparison struct {
 	Clips      int       `json:"clips"`
 	AudioS     float64   `json:"audio_s"`

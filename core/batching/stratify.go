@@ -9,8 +9,8 @@ import (
 const (
 	// poolSteps is how many steps share out their clips by length.
 	poolSteps = 8
-	// minPools is how many pools an epoch has at least. Neighbours in length are others in each
-	// epoch, then.
+	// minPools is the fewest pools in an epoch. Neighbours in length are others in each epoch,
+	// then.
 	minPools = 4
 	// groupsAStep is from how many ranges of length a step has a group of neighbours. With half as
 	// many the share of each length varies more between steps than in random order, and the loss
@@ -19,9 +19,9 @@ const (
 	groupsAStep = 8
 )
 
-// stratified shares out the clips of every few random steps, a pool, once more: in order of length
-// they make up ranges of equally many clips, and each step gets a group of neighbours from each
-// range, at random. So a step has as many clips of each range as any other, and little padding in
+// stratified shares out the clips of every few random steps, a pool, again: in order of length they
+// make up ranges of equally many clips, and each step gets a group of neighbours from each range,
+// at random. So a step has as many clips of each range as any other, and little padding in
 // micro-batches of neighbours. Which clips make up a step does not depend on the processes.
 func (c *sortedClips) stratified(order []uint32, r Options, random *rand.Rand) {
 	steps := len(order) / r.StepSamples

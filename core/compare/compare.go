@@ -41,7 +41,7 @@ type Settings struct {
 	Checkpointing bool   `json:"gradient_checkpointing"`
 	// with checkpointing: one of so many layers is computed again; 1, each
 	EveryNLayers int `json:"every_n_layers"`
-	// what checkpointed layers save lies in pinned host memory
+	// what checkpointed layers save is kept in pinned host memory
 	Offload      bool   `json:"offload_checkpoints"`
 	Optimizer    string `json:"optimizer"`
 	Batch        int    `json:"per_device_train_batch_size"`

@@ -87,7 +87,7 @@ func openCache(c Cache, files int) *openedCache {
 func (c *openedCache) path() string { return filepath.Join(c.Folder, cacheName) }
 
 // index finds the slots. It reports false when the cache should be rewritten: when it is too long,
-// or behind what is no intact slot, as a process that was killed, or a full disk, leaves it.
+// or after a slot that is not intact, as a process that was killed, or a full disk, leaves it.
 func (c *openedCache) index() bool {
 	c.offsets = make(map[uint64]int, len(c.slots)/slotSize)
 	for at := 0; at+slotSize <= len(c.slots); at += slotSize { // the last one may be being written

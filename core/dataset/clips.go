@@ -254,7 +254,7 @@ func fill(rows []row, c pageColumns, numbers []uint32) error {
 		paths = paths[n:]
 	}
 	if paths != "" {
-		return badPage("%d bytes behind the last path", len(paths))
+		return badPage("%d bytes after the last path", len(paths))
 	}
 	return nil
 }

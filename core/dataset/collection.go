@@ -39,7 +39,7 @@ type Piece struct {
 	Columns []byte `json:"-"`
 }
 
-// Add measures a piece behind the clips that are there. Errors are InvalidArgument and Cancelled.
+// Add measures a piece and appends its clips. Errors are InvalidArgument and Cancelled.
 func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 	if len(piece.Clips) != len(piece.ClipRows) || len(piece.Paths) != len(piece.PathRows) ||
 		len(piece.Buffers) != len(piece.BufferRows) {
@@ -84,7 +84,7 @@ type Ending struct {
 	Population *int `json:"population"`
 	// the clips are such a draw; without Population nothing can be scaled
 	Sampled bool `json:"sampled"`
-	// rows that were read of each shard of a stream, one behind the other; absent: drawn one by one
+	// rows that were read of each shard of a stream, one after the other; absent: drawn one by one
 	Shards []int `json:"shards"`
 	// nothing usable gives a profile of zeros instead of an error
 	AllowEmpty bool `json:"allow_empty"`
@@ -197,7 +197,7 @@ func (p *Piece) entries() []entry {
 // Options say how to measure.
 type Options struct {
 	Workers int `json:"workers"` // parallel reads, at most 64; 0: four for each usable core
-	// of whole files; what lies in memory or within larger files is measured again
+	// of whole files; what is in memory or within larger files is measured again
 	Cache Cache `json:"cache"`
 	// BatchSize is the number of clips a batch, 1 to 65536, for what padding costs; 0 for 8.
 	BatchSize int `json:"batch_size"`

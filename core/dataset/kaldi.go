@@ -185,7 +185,7 @@ func (m *manifest) durations() error {
 		key, value := keyed(line)
 		seconds, ok := clipSeconds(value)
 		if !ok {
-			return m.bad(number, "has no duration of up to %g s behind the name of its utterance",
+			return m.bad(number, "has no duration of up to %g s after the name of its utterance",
 				maxClipS)
 		}
 		text, err := m.transcript(key)

@@ -11,7 +11,7 @@ import (
 // Lhotse's manifests (lhotse.readthedocs.io, "Corpus", "Cuts"): recordings with sources, and cuts
 // out of them. jsonLines asks each line here first.
 
-// lhotseRow is a line: a cut, a recording by itself, or a mix of cuts.
+// lhotseRow is a line: a cut, a recording, or a mix of cuts.
 type lhotseRow struct {
 	lhotseCut
 	Sources []lhotseSource `json:"sources"` // of a recording

@@ -118,7 +118,7 @@ func readManifest(ctx context.Context, path string, r Request) (entries []entry,
 const splitColumn = "split"
 
 // keepSplits leaves out the rows of other splits, where some are of the wanted ones, and returns
-// which are kept, behind a comma.
+// which are kept, after a comma.
 func (m *manifest) keepSplits() string {
 	isOther := func(e entry) bool {
 		if e.more == nil || e.more.extra == nil {
@@ -330,7 +330,7 @@ func (m *manifest) eachLine(do func(number int, line []byte) error) error {
 	}
 }
 
-// line reads the next line, which is valid until the next call; ok is false behind the last.
+// line reads the next line, which is valid until the next call; ok is false after the last.
 func (m *manifest) line() (line []byte, ok bool, err error) {
 	if m.ctx.Err() != nil {
 		return nil, false, cancelled(m.ctx, "reading "+fault.Printable(m.path))

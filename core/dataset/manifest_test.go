@@ -82,9 +82,9 @@ func TestRefusedManifests(t *testing.T) {
 		texts         []string
 	}{
 		{"m.xml", "a.wav", fault.Unsupported, []string{"none of the known extensions", ".jsonl"}},
-		{"array.json", ` [{"path":"a.wav"}`, fault.Corrupt, []string{"JSON array cannot be read behind row 1", "one JSON object a line"}},
-		{"more.json", `[{"path":"a.wav"}] {"path":"b.wav"}`, fault.Corrupt, []string{"JSON array cannot be read behind row 1"}},
-		{"huge.json", `[{"path":"` + strings.Repeat("x", 2*maxLine) + `"}]`, fault.Corrupt, []string{"JSON array cannot be read behind row 0"}},
+		{"array.json", ` [{"path":"a.wav"}`, fault.Corrupt, []string{"JSON array cannot be read after row 1", "one JSON object a line"}},
+		{"more.json", `[{"path":"a.wav"}] {"path":"b.wav"}`, fault.Corrupt, []string{"JSON array cannot be read after row 1"}},
+		{"huge.json", `[{"path":"` + strings.Repeat("x", 2*maxLine) + `"}]`, fault.Corrupt, []string{"JSON array cannot be read after row 0"}},
 		{"macintosh.csv", "path\ra.wav\rb.wav\r", fault.Unsupported, []string{"CR alone"}},
 		{"windows.csv", "path,text\na.wav,caf\xe9\n", fault.Corrupt, []string{"line 2: the text is not UTF-8 (byte 0xe9)", "iconv"}},
 		{"windows.jsonl", "{\"path\":\"a.wav\",\"text\":\"ok\"}\n{\"path\":\"a.wav\",\"text\":\"caf\xe9\"}\n", fault.Corrupt, []string{"line 2: the text is not UTF-8"}},
@@ -221,7 +221,7 @@ func TestKindsOfManifests(t *testing.T) {
 			`a.wav 0.750 "hi"`, "a.wav 1.000", "s3 2.000 given", "segments:4: s4: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",
 			"a.wav: the row starts at 3.000 s, but the file ends at 2.000 s", `segments:6: wav.scp does not have its recording`, `segments:7: its start and end are not valid seconds`,
 			"segments:8: has 2 fields instead of utterance, recording, start and end", "w.ark:5 0.500"}},
-		{"durations alone", map[string]string{"utt2dur": "a 1.5\nb x\nc -1\n"}, "utt2dur", []string{"a 1.500 given", `utt2dur:2: has no duration of up to 1e+09 s behind the name of its utterance`, `utt2dur:3: has no duration of up to 1e+09 s behind the name of its utterance`}},
+		{"durations alone", map[string]string{"utt2dur": "a 1.5\nb x\nc -1\n"}, "utt2dur", []string{"a 1.500 given", `utt2dur:2: has no duration of up to 1e+09 s after the name of its utterance`, `utt2dur:3: has no duration of up to 1e+09 s after the name of its utterance`}},
 		{"Kaldi from its recipe", map[string]string{"data/train/wav.scp": "u1 a.wav\n"}, "data/train/wav.scp", []string{"a.wav 2.000"}},
 		{"Lhotse cuts", map[string]string{"cuts.jsonl.gz": `{"id":"c1","start":0.5,"duration":1,"channel":0,"supervisions":[{"text":"a"},{"text":"b"}],` + recording + `},"type":"MonoCut"}
 {"id":"c2","start":1.5,"duration":1,"channel":[0,1],` + recording + `},"type":"MultiCut"}

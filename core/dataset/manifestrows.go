@@ -102,7 +102,7 @@ func (m *manifest) jsonArray() error {
 	}
 	if end != stdjson.Delim(']') || behind != nil || !errors.Is(err, io.EOF) {
 		return fault.New(fault.Corrupt, "write one JSON object a line",
-			"manifest %s: its JSON array cannot be read behind row %d", fault.Printable(m.path),
+			"manifest %s: its JSON array cannot be read after row %d", fault.Printable(m.path),
 			len(m.entries))
 	}
 	return nil
@@ -291,9 +291,9 @@ func (m *manifest) take(number int, fields []string, r *records) error {
 	return nil
 }
 
-// fitted returns the fields of a record that has more than the header: those behind it are empty,
-// or belong to a text in the last column that has the delimiter in it. fits is false where a text
-// cannot be told from what is behind it.
+// fitted returns the fields of a record that has more than the header: those after it are empty, or
+// belong to a text in the last column that has the delimiter in it. fits is false where a text
+// cannot be told from what follows it.
 func (r *records) fitted(fields []string) (_ []string, fits bool) {
 	if r.columns == 0 {
 		return fields, true

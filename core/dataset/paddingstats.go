@@ -117,7 +117,7 @@ const histogramBins = 20
 func histogram(sorted []float64) profile.Histogram {
 	low, high := sorted[0], sorted[len(sorted)-1]
 	span := high - low
-	if span <= high*1e-9 || high < 1e-6 { // all the same: one bin of a second
+	if span <= high*1e-9 || high < 1e-6 { // all equal: one bin of a second
 		low, high, span = math.Floor(low), math.Floor(high)+1, histogramBins
 	}
 	unit, per := roundStep(span / histogramBins)

@@ -9,7 +9,7 @@ import (
 
 // Records of tables, as spreadsheets, pandas and scripts of people's own write them: RFC 4180 where
 // a row keeps to it. A quotation mark that is never closed, or that closes in the middle of a
-// field, is part of the text: it must not swallow the rows behind it.
+// field, is part of the text: it must not swallow the rows after it.
 
 const (
 	delimiters  = ",;|\t"
@@ -112,7 +112,7 @@ type records struct {
 	header
 }
 
-// line returns the next one; ok is false behind the last.
+// line returns the next one; ok is false after the last.
 func (r *records) line() (line string, ok bool, err error) {
 	if len(r.ahead) > 0 {
 		line, r.ahead = r.ahead[0], r.ahead[1:]
@@ -144,7 +144,7 @@ func (r *records) next() (number int, fields []string, ok bool, err error) {
 }
 
 // spanning reads on where a quoted field is not closed in its line. It is one field of several
-// lines where a later line closes it and none of them is a row by itself; else the quotation mark
+// lines where a later line closes it and none of them is a row on its own; else the quotation mark
 // is part of the text.
 func (r *records) spanning(first string, alone []string) ([]string, error) {
 	complete := r.path < len(alone) && (len(alone) >= r.columns ||
@@ -175,7 +175,7 @@ func (r *records) spanning(first string, alone []string) ([]string, error) {
 	return alone, nil
 }
 
-// isRow reports whether a line is a row by itself: its path looks like that of another row.
+// isRow reports whether a line is a row on its own: its path looks like that of another row.
 func (r *records) isRow(line, like string) bool {
 	fields, _ := r.split(line)
 	if r.path >= len(fields) {

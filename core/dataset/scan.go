@@ -171,7 +171,7 @@ func cancelled(ctx context.Context, doing string) error {
 type Subsample struct {
 	Drawn      int // clips that were drawn, bad ones too; without what listing found bad
 	Population int // clips that they were drawn from
-	// rows that were read of each shard of a stream, one behind the other; nil: drawn one by one
+	// rows that were read of each shard of a stream, one after the other; nil: drawn one by one
 	Shards []int
 }
 

@@ -58,7 +58,7 @@ func (c *segment) measure(r *row) (info media.Info, err error) {
 
 // cut returns the piece of a file from offset on, to its end where seconds is 0, and its part of
 // the bytes. A piece that exceeds the file lasts as long as the file does, with the seconds as its
-// claim; one that starts behind the file is bad.
+// claim; one that starts past the end of the file is bad.
 func cut(info media.Info, size int64, offset, seconds float64) (media.Info, int64, error) {
 	available := info.DurationS - offset
 	claimed := (*float64)(nil)

@@ -154,7 +154,7 @@ func alternatives(inside string) ([]string, error) {
 	return words, nil
 }
 
-// withMembers puts the members of archives in the place of the archives among entries.
+// withMembers replaces the archives among entries by their members.
 func withMembers(ctx context.Context, entries []entry, r *Request) ([]entry, error) {
 	var archives []string
 	for i := range entries {

@@ -168,7 +168,7 @@ var students = []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306
 const normal = 1.96
 
 // sampling tells how far what was measured may be off. shards are how many rows were read of each
-// shard of a stream, one behind the other: clips of a shard may be alike, so then shards are what
+// shard of a stream, one after the other: clips of a shard may be alike, so then shards are what
 // was drawn, and their totals tell the error of the mean (the ratio estimator of cluster sampling:
 // Cochran, Sampling Techniques, 6.3). Nil without a usable clip.
 func sampling(rows []row, s *Subsample) *profile.Sampling {

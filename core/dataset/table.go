@@ -88,7 +88,7 @@ func (t *Table) fill(entries []entry) {
 		case *segment:
 			row.Piece, row.Offset, row.Seconds = true, source.offset, source.seconds
 		case *arkMember:
-			row.Error = "it lies in an archive of Kaldi's, which is not decoded"
+			row.Error = "it is in a Kaldi archive, which is not decoded"
 		}
 	}
 }

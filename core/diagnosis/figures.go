@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	leastRows  = 10 // slow readings from which shares are told
+	leastRows  = 10 // slow readings that shares are computed from
 	leastSteps = 5  // training steps likewise
 )
 

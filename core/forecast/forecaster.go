@@ -21,12 +21,12 @@ const maxGPUs = 64
 // any numbers: what is absent, infinite or negative counts as not known.
 type Forecaster struct {
 	lock     sync.Mutex
-	gpus     []*gpu // nil until something is told about it
+	gpus     []*gpu // nil until something is reported about it
 	host     host
 	alerts   alertTable
 	cleanUps cleanUps
 	changes  atomic.Uint64
-	atS      float64 // newest time that was told
+	atS      float64 // newest time that was reported
 }
 
 // New makes a Forecaster for a number of GPUs, 0 to 64.

@@ -24,7 +24,7 @@ type gpu struct {
 	used, others float64
 	atS          float64
 	u, offset    float64 // count of training steps; what makes it the training's own number
-	steps        uint64  // training steps that were told
+	steps        uint64  // training steps that were reported
 	kind         string  // of the newest step
 	// allocated after the newest training step, without what goes by its length
 	base                 float64

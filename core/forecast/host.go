@@ -29,7 +29,7 @@ const (
 
 // host is what is known of the host.
 type host struct {
-	started          bool // a training step was told
+	started          bool // a training step was reported
 	crowded          bool // fuller than the limit of Check
 	n                uint64
 	total, available float64

@@ -177,7 +177,7 @@ func (t tree) memoryV1(smallest *memoryLimit, group string, total uint64, own bo
 	}
 }
 
-// used is usage without the page cache that is first to go, 0 when the group does not tell.
+// used is usage without the page cache that is first to go, 0 when the group does not report it.
 func (t tree) used(usageFile, statFile, inactive string) uint64 {
 	usage, ok := parseLimit(t.read(usageFile))
 	if !ok {

@@ -114,7 +114,7 @@ type board struct {
 // unit is something that CUDA can run on: a whole GPU or a MIG slice.
 type unit struct {
 	uuid, name        string
-	computeCapability string // "7.5"; "" when the driver does not tell
+	computeCapability string // "7.5"; "" when the driver does not report it
 	mig               bool
 	memory            func() (reading, error)
 	processes         func() []profile.Process

@@ -202,7 +202,7 @@ func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
 func (w *HostWatch) CPUUse() runlog.CPUUse { return w.cpu }
 
 // waiting is how many threads of the watched process waited for a core on average: none while cores
-// are free, NaN where the kernel does not tell, and at the first crowded reading.
+// are free, NaN where the kernel does not report it, and at the first crowded reading.
 func (w *HostWatch) waiting(counters *hostCounters, passed float64) float64 {
 	if !w.crowded {
 		return 0
@@ -336,7 +336,7 @@ func parseCPUTimes(text string) map[int]cpuTime {
 	times := map[int]cpuTime{}
 	for line := range strings.SplitSeq(text, "\n") {
 		if !strings.HasPrefix(line, "cpu") {
-			break // the processors come first, the interrupts behind them are long
+			break // the processors come first, the interrupts after them are long
 		}
 		fields := strings.Fields(line)
 		number, err := strconv.Atoi(fields[0][len("cpu"):])

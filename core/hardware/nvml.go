@@ -206,7 +206,8 @@ func (m *memoryMeter) read(name string) (memory reading, err error) {
 	return memory, memory.check(name)
 }
 
-// processes lists the compute processes of a device; an empty list where the driver does not tell.
+// processes lists the compute processes of a device; an empty list where the driver does not report
+// it.
 func processes(device nvml.Device) []profile.Process {
 	running := []profile.Process{}
 	infos, result := device.GetComputeRunningProcesses()

@@ -74,7 +74,7 @@ func newWatcher(card nvml.Device, available functions, driver nvml.Interface) *w
 }
 
 // facts are the power limit in watts and the highest clock in MHz, 0 where the driver does not
-// tell.
+// report it.
 func (w *watcher) facts() (powerLimit, maxClock float64) {
 	if limit, result := w.card.GetEnforcedPowerLimit(); result == nvml.SUCCESS &&
 		limit < 10_000_000 {

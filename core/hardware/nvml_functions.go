@@ -24,7 +24,7 @@ type functions struct {
 }
 
 // required are the functions that every driver from 450 on has, by name; of several names in a row
-// any will do. go-nvml v0.13 binds the newest that it finds by itself.
+// any will do. go-nvml v0.13 binds the newest that it finds.
 var required = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
 	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName",

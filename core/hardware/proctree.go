@@ -83,8 +83,7 @@ func parseProcess(text string, page uint64) (p process, ok bool) {
 }
 
 const (
-	// listEvery is how often processes are listed: three orders of magnitude dearer than reading
-	// memory.
+	// listEvery is how often processes are listed: a thousand times as expensive as reading memory.
 	listEvery = 10 * time.Second
 	// idleBytes bounds what a card uses without any process, in bytes.
 	idleBytes = 64 << 20
@@ -113,7 +112,7 @@ func newOtherProcesses(root string, gpus int) otherProcesses {
 	return o
 }
 
-// of returns the bytes on card i, listing its processes now and then.
+// of returns the bytes on card i, listing its processes periodically.
 func (o *otherProcesses) of(i int, u *unit) float64 {
 	if current := o.now(); o.at[i].IsZero() || current.Sub(o.at[i]) >= listEvery {
 		o.at[i] = current

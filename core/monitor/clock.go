@@ -11,7 +11,7 @@ import (
 type clock interface {
 	Since() time.Duration // from the monitor's start, without the time that the machine slept
 	Wall() time.Time      // as the system's clock has it, jumps included
-	// how long the machine has slept since it started; always 0 where the system does not tell
+	// how long the machine has slept since it started; always 0 where the system does not report it
 	Asleep() time.Duration
 }
 

@@ -78,7 +78,7 @@ const (
 	smallHeap = 16 << 20
 )
 
-// saveMemory frees now and then what readings left behind, while the heap is small. Pages of the
+// saveMemory occasionally frees what readings left behind, while the heap is small. Pages of the
 // library's file that only starting needed are left to the kernel: giving them back lowers the
 // resident memory that is shown, not the machine's.
 func (m *Monitor) saveMemory() {

@@ -234,7 +234,7 @@ func (m *Monitor) fail(err error) {
 	}
 }
 
-// Err tells why the sampler ended by itself; nil while it runs and after an ordinary Stop.
+// Err tells why the sampler ended on its own; nil while it runs and after an ordinary Stop.
 func (m *Monitor) Err() error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -285,7 +285,7 @@ type GPUStats struct {
 	// PyTorch's counters of this process at the last step; 0 before the first
 	Allocated, Reserved uint64
 	Headroom            uint64 // what training can still allocate; Free before the first step
-	TorchValid          bool   // a step has told of PyTorch's counters
+	TorchValid          bool   // a step has reported PyTorch's counters
 	FreeAtStep          uint64 // Free when PyTorch's counters were read
 }
 

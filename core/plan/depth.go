@@ -11,7 +11,7 @@ import (
 // differ by little.
 var depths = []int{8, 6, 4, 3, 2}
 
-// partly are the candidates that compute some layers again, if that can be had and nobody decided
+// partly are the candidates that compute some layers again, if that is possible and nobody decided
 // it.
 func (s *search) partly() (all []candidate) {
 	o := s.in.Options

@@ -301,7 +301,7 @@ func (f evaluated) randomSplit() batches {
 	})]
 }
 
-// compareLast holds the last decision against what the Trainer does by itself.
+// compareLast holds the last decision against the Trainer's default.
 func (d *draft) compareLast(plain batches, f evaluated) {
 	if f.chosen.order == plain.order && f.chosen.microBatching == plain.microBatching {
 		return

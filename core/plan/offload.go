@@ -7,8 +7,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// offloaded are the candidates that keep in host memory what their checkpoints save, if that can be
-// had and nobody decided it: they are traced where nothing else fits.
+// offloaded are the candidates that keep in host memory what their checkpoints save, if that is
+// possible and nobody decided it: they are traced where nothing else fits.
 func (s *search) offloaded() (all []candidate) {
 	if s.in.Options.OffloadCheckpoints != nil || s.noOffload() != "" {
 		return nil
@@ -71,7 +71,7 @@ func (s *search) offloadReason(f evaluated, ranked []evaluated) string {
 	case f.checkpointing.Offload && !slices.ContainsFunc(ranked, unlike):
 		return fmt.Sprintf("without it the longest %s does not fit", s.rows().Noun()) + pins(f)
 	case f.checkpointing.Offload:
-		return fmt.Sprintf("what checkpoints save lies in host memory: at least %.0f %% faster "+
+		return fmt.Sprintf("what checkpoints save is kept in host memory: at least %.0f %% faster "+
 			"than on the GPU", 100*aboutAsFast) + pins(f)
 	case !f.checkpointing.On():
 		return "no layer is computed again"

@@ -109,8 +109,8 @@ type Options struct {
 	// checkpointing of each n-th layer alone is there where the plan will run: transformers has it
 	// from 5.23 on
 	AnyDepth bool `json:"any_depth"`
-	// what checkpointed layers save lies in pinned host memory; true not with GradientCheckpointing
-	// false
+	// what checkpointed layers save is kept in pinned host memory; true not with
+	// GradientCheckpointing false
 	OffloadCheckpoints *bool `json:"offload_checkpoints"`
 	// such offloading is there where the plan will run: transformers has it from 5.23 on
 	CanOffload bool `json:"can_offload"`

@@ -10,7 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// fewLong is the share of clips that a plan may leave out by itself when they fit in no way.
+// fewLong is the share of clips that a plan may leave out unasked when they do not fit in any way.
 const fewLong = 0.01
 
 // shortened is the search without the few clips that fit in no way, if leaving them out helps.

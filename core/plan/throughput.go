@@ -27,7 +27,7 @@ const (
 	// UnknownOverheadS is that on a GPU of which nothing is known.
 	UnknownOverheadS = 4.0
 	cpuOverheadS     = 0.5 // of a large model: a CPU is busy with the shortest clips
-	// forward, and backward of twice as much; checkpointing runs forward once more
+	// forward, and backward of twice as much; checkpointing runs forward again
 	passes = 3.0
 )
 

@@ -13,7 +13,7 @@ type TraceRequest struct {
 	Checkpointing bool   `json:"gradient_checkpointing"`
 	// with checkpointing: one of so many is computed again
 	EveryNLayers int `json:"every_n_layers"`
-	// what checkpointed layers save lies in pinned host memory
+	// what checkpointed layers save is kept in pinned host memory
 	Offload   bool   `json:"offload_checkpoints"`
 	Optimizer string `json:"optimizer"` // the Trainer's name
 	// what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU

@@ -76,7 +76,7 @@ func (s *search) largestAsFast(w candidate, all []batches) batches {
 	return all[slices.IndexFunc(all, func(b batches) bool { return b.epoch.Likely <= limit })]
 }
 
-// unguarded is what a Trainer without the guard is told in place of a plan's settings.
+// unguarded holds the settings that replace a plan's in a Trainer without the guard.
 func (s *search) unguarded(planned, f evaluated) *profile.Unguarded {
 	b := f.oneSize(batching.Random)
 	micro := *b.figures.MicroBatch
@@ -90,7 +90,7 @@ func (s *search) unguarded(planned, f evaluated) *profile.Unguarded {
 		TimesLonger:               b.epoch.Likely / planned.chosen.epoch.Likely}
 }
 
-// batchReason explains a batch of one size, and what the Trainer alone is told instead.
+// batchReason explains a batch of one size, and the settings that the Trainer alone gets instead.
 func (s *search) batchReason(d *draft, f evaluated, ranked []evaluated) string {
 	rows, most := s.rows(), s.sizes(f)[0]
 	reason := fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which %s of "+

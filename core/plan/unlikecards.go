@@ -72,8 +72,8 @@ func (s *search) compareCards(w kernel.Work) (throughput, error) {
 	return p, nil
 }
 
-// paces is how long each GPU takes for a micro-batch, in relation to the slowest, by the seconds of
-// each kind; nil where all are alike, or some are assumed.
+// paces is how long each GPU takes for a micro-batch, relative to the slowest, by the seconds of
+// each kind; nil where all are equal, or some are assumed.
 func (s *search) paces(seconds []float64) []float64 {
 	if len(seconds) < 2 || s.pool.count != len(s.pool.gpus) {
 		return nil
@@ -86,9 +86,9 @@ func (s *search) paces(seconds []float64) []float64 {
 	return paces
 }
 
-// shares divides the clips of a step by speed; nil where that is no other than evenly, or cannot be
-// exact: the guard weights what each process computes, unless an engine or the Trainer makes the
-// batches, or results depend on the padding of a process's share.
+// shares divides the clips of a step by speed. It returns nil where even shares result, or where
+// uneven ones would not be exact: the guard weights what each process computes, unless an engine or
+// the Trainer makes the batches, or results depend on the padding of a process's share.
 func (s *search) shares(f evaluated) []int {
 	step := s.perDevice * s.pool.count
 	if f.throughput.paces == nil || s.sharded() || s.in.Options.Streamed || !s.mixing ||

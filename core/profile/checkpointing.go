@@ -6,7 +6,7 @@ import "fmt"
 // they computed.
 type Checkpointing struct {
 	EveryN  int  // each n-th layer, as transformers counts them; 0: none
-	Offload bool // what it saves lies in pinned host memory
+	Offload bool // what it saves is kept in pinned host memory
 }
 
 // CheckpointingOf is that of settings as users know them: whether there is any, of each how many

@@ -58,7 +58,7 @@ type Config struct {
 	GradientCheckpointing bool `json:"gradient_checkpointing"`
 	// with gradient checkpointing: one of so many layers is computed again; 1, each
 	EveryNLayers int `json:"every_n_layers"`
-	// what checkpointed layers save for computing them again lies in pinned host memory
+	// what checkpointed layers save for recomputation is kept in pinned host memory
 	OffloadCheckpoints bool `json:"offload_checkpoints"`
 	TorchCompile       bool `json:"torch_compile"`
 	CudnnBenchmark     bool `json:"cudnn_benchmark"`
@@ -115,7 +115,7 @@ type Config struct {
 	BudgetBytes int64 `json:"budget_bytes"`
 	// of PredictedBytes at its highest moment, in the order in which they are drawn
 	MemoryParts []Part `json:"memory_parts"`
-	// what a Trainer without the guard is told instead; absent where the guard splits nothing
+	// the settings of a Trainer without the guard; absent where the guard splits nothing
 	Unguarded *Unguarded `json:"unguarded"`
 
 	// absent where nothing is known of the device's speed

@@ -23,7 +23,7 @@ type State struct {
 	Evaluation   bool  `json:"evaluation"`    // whether an evaluation failed, not a training step
 	MicroBatch   int   `json:"micro_batch"`   // samples per forward pass, 1..2^20
 	CannotSplit  bool  `json:"cannot_split"`  // whether it cannot be made smaller
-	Repeated     bool  `json:"repeated"`      // whether it was computed once more as it is
+	Repeated     bool  `json:"repeated"`      // whether it was retried unchanged
 	Retries      int   `json:"retries"`       // made so far, 0..100
 	MaybeRetries int   `json:"maybe_retries"` // of those, the ones after a failure of class "maybe"
 	MaxRetries   *int  `json:"max_retries"`   // 0..100; absent: DefaultMaxRetries
@@ -34,7 +34,7 @@ type Action string
 
 const (
 	Shrink   Action = "shrink"    // continue with a smaller micro-batch
-	Repeat   Action = "repeat"    // once more as it is, as other memory may have been freed
+	Repeat   Action = "repeat"    // unchanged, as other memory may have been freed
 	LeaveOut Action = "leave_out" // leave the clip out where that is allowed, else give up
 	Raise    Action = "raise"     // raise the error as it is
 	GiveUp   Action = "give_up"   // no smaller micro-batch is left to try
@@ -78,7 +78,7 @@ func Next(s State) (Decision, error) {
 	case s.CannotSplit && s.Repeated:
 		d.Action, d.Reason = GiveUp, "stop: train with smaller batches and more accumulation"
 	case s.CannotSplit, s.Class == GPUOOM && one && !s.Repeated:
-		d.Action, d.Reason = Repeat, "once more as it is: other memory may have been freed"
+		d.Action, d.Reason = Repeat, "retry unchanged: other memory may have been freed"
 	case s.Class == Maybe:
 		d.Action = Raise
 	case one:

@@ -50,17 +50,17 @@ func TestNextWithoutASmallerMicroBatch(t *testing.T) {
 		action Action
 		text   string
 	}{
-		{"at 1", State{Class: GPUOOM, MicroBatch: 1}, Repeat, "once more as it is"},
+		{"at 1", State{Class: GPUOOM, MicroBatch: 1}, Repeat, "retry unchanged"},
 		{"at 1 again", State{Class: GPUOOM, MicroBatch: 1, Repeated: true}, LeaveOut, "micro-batch is 1 already"},
 		{"evaluation at 1 again", State{Class: GPUOOM, Evaluation: true, MicroBatch: 1, Repeated: true}, LeaveOut,
 			"fewer beams"},
 		{"evaluation not to be split",
 			State{Class: GPUOOM, Evaluation: true, MicroBatch: 8, CannotSplit: true, Repeated: true}, GiveUp,
 			"per_device_eval_batch_size"},
-		{"at 1 without retries", State{Class: GPUOOM, MicroBatch: 1, Retries: 3}, Repeat, "once more"},
+		{"at 1 without retries", State{Class: GPUOOM, MicroBatch: 1, Retries: 3}, Repeat, "retry unchanged"},
 		{"no retries allowed", State{Class: GPUOOM, MicroBatch: 8, MaxRetries: pointer(0)}, GiveUp, "0 of 0 retries"},
-		{"not to be split", State{Class: GPUOOM, MicroBatch: 8, CannotSplit: true}, Repeat, "once more"},
-		{"not to be split, maybe", State{Class: Maybe, MicroBatch: 8, CannotSplit: true}, Repeat, "once more"},
+		{"not to be split", State{Class: GPUOOM, MicroBatch: 8, CannotSplit: true}, Repeat, "retry unchanged"},
+		{"not to be split, maybe", State{Class: Maybe, MicroBatch: 8, CannotSplit: true}, Repeat, "retry unchanged"},
 		{"not to be split, again", State{Class: GPUOOM, MicroBatch: 8, CannotSplit: true, Repeated: true}, GiveUp,
 			"smaller batches"},
 		{"host memory", State{Class: HostOOM, MicroBatch: 8}, Raise, "dataloader_num_workers"},

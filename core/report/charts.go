@@ -190,7 +190,7 @@ func newAxis(t *timeline, kind string) (*axis, error) {
 		numbers := a.steps.values
 		if len(numbers) == 0 {
 			return nil, fault.New(fault.InvalidArgument, `pass by="time"`,
-				"the run told of no training steps")
+				"the run reported no training steps")
 		}
 		for i := 1; i < len(numbers); i++ {
 			numbers[i] = max(numbers[i], numbers[i-1])

@@ -10,7 +10,7 @@ import (
 )
 
 // timeline is the run logs of a run's monitors: those of ranks and nodes are side by side, those of
-// restarts one after another. Times are seconds from the begin of the earliest.
+// restarts one after another. Times are seconds from the beginning of the earliest.
 type timeline struct {
 	sources  []*Source
 	duration float64

@@ -62,7 +62,7 @@ func Calibrate(predicted []profile.Range, measured []float64) (Calibration, erro
 		len(ratios)}, nil
 }
 
-// Apply puts the measured factors in the place of the assumed range.
+// Apply replaces the assumed range by the measured factors.
 func (c Calibration) Apply(r profile.Range) profile.Range {
 	return profile.Range{Low: r.Likely * c.Low, Likely: r.Likely * c.Factor,
 		High: r.Likely * c.High}

@@ -28,7 +28,7 @@ type bars struct {
 
 type barRow struct {
 	Name  string    `json:"name"`
-	Text  string    `json:"text"` // behind the bar
+	Text  string    `json:"text"` // after the bar
 	Parts []segment `json:"parts"`
 	Low   *float64  `json:"low"` // of a whisker
 	High  *float64  `json:"high"`

@@ -22,8 +22,8 @@ type batchTableRecord struct {
 type batchRow struct {
 	Seconds float64 `json:"seconds"`
 	Largest *int    `json:"largest_batch"` // that fits; absent without a GPU
-	// of each batch, in bytes; null where the trace does not tell, and beyond the first that does
-	// not fit
+	// of each batch, in bytes; null where the trace does not determine it, and beyond the first
+	// that does not fit
 	Peaks []*float64 `json:"peaks"`
 }
 

@@ -218,7 +218,7 @@ func (s spreadOf) bar(label, text string) barRow {
 		High: &s.High}
 }
 
-// roomFor is what the width stands for, with some space behind the longest.
+// roomFor is what the width stands for, with some space after the longest.
 func roomFor(rows []barRow) float64 {
 	top := 1e-9
 	for _, r := range rows {

@@ -77,7 +77,7 @@ func (r comparisonRecord) brief(title string, unfit int) []Block {
 	return []Block{allFacts(title, strings.Join(r.best(), "; ")), t, allFacts(others)}
 }
 
-// expense is the likely cost, and behind all that are known one that is not.
+// expense is the likely cost; an unknown cost sorts last.
 func (p gpuPlan) expense() float64 {
 	if p.Cost == nil {
 		return math.Inf(1)

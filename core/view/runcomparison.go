@@ -102,7 +102,7 @@ func (r RunComparison) headline() string {
 		cmp.Or(strings.Join(parts, ", "), "nothing is known of both"))
 }
 
-// ratioText has two digits behind the point, or three that count.
+// ratioText has two decimals, or three that count.
 func ratioText(x float64) string {
 	if x >= 0.1 && x < 100 {
 		return fmt.Sprintf("%.2f", x)

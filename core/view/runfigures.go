@@ -12,7 +12,7 @@ type RunFigures struct {
 	Samples  int     `json:"samples"`
 	Errors   int     `json:"errors"`
 	Interval float64 `json:"interval_s"`
-	// of all GPUs that tell their power; what was not sampled is not counted
+	// of all GPUs that report power; gaps between readings are not counted
 	EnergyWh *float64      `json:"energy_wh"`
 	Steps    StepFigures   `json:"steps"`
 	GPUs     []GPUFigures  `json:"gpus"`

@@ -151,8 +151,8 @@ func (r runRecord) facts() []string {
 		lines = append(lines, r.Trainer.words())
 	}
 	if r.Unfinished {
-		lines = append(lines, "no end of the training was told: it was stopped or killed, or it "+
-			"still trains")
+		lines = append(lines, "the end of the training was not reported: it was stopped or killed, "+
+			"or still trains")
 	}
 	if r.Guard != nil {
 		lines = append(lines, "guard: memory "+ranOut(len(r.Guard.Events)+len(r.Guard.Restarts)))

@@ -163,7 +163,7 @@ func gauge(share *float64, width int) string {
 	return strings.Repeat("█", n) + strings.Repeat("░", width-n)
 }
 
-// gaugeWidth leaves room for the figures behind a gauge.
+// gaugeWidth leaves room for the figures after a gauge.
 func gaugeWidth(columns int) int { return max(8, min(40, columns-62)) }
 
 func shareOf(used, total *float64) *float64 {

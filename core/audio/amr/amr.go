@@ -1,4 +1,4 @@
-// Package amr measures AMR and AMR-WB files: speech frames behind a magic line.
+// Package amr measures AMR and AMR-WB files: speech frames after a magic line.
 package amr
 
 import (

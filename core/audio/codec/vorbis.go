@@ -122,7 +122,7 @@ func lastBit(b []byte) int {
 	return -1
 }
 
-// bitsAt returns the n bits from index pos on, at most 57; bits behind the end are 0.
+// bitsAt returns the n bits from index pos on, at most 57; bits past the end are 0.
 func bitsAt(b []byte, pos, n int) uint64 {
 	var eight [8]byte
 	copy(eight[:], b[pos/8:])

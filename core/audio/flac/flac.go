@@ -14,7 +14,7 @@ var be = binary.BigEndian
 
 const (
 	MagicLen          = 4
-	streamInfoLen     = 34 // bytes of a STREAMINFO block behind its 4-byte header
+	streamInfoLen     = 34 // bytes of a STREAMINFO block after its 4-byte header
 	maxMetadataBlocks = 1024
 	// bytes of the first frame that are read: for the digest, many more than its header
 	startLen = 1 << 10

@@ -16,7 +16,7 @@ var (
 )
 
 const (
-	frameSync    = 0xf8 // second byte, behind 0xff; its low bit tells a variable block size
+	frameSync    = 0xf8 // second byte, after 0xff; its low bit tells a variable block size
 	MaxFrameHead = 16   // bytes, with the checksum
 	maxStereo    = 10   // channel codes 8 to 10: two channels, as left/side, side/right, mid/side
 )
@@ -85,7 +85,7 @@ func codedNumber(b []byte) (number int64, n int) {
 }
 
 // blockSamples returns the samples in a block by its code and, for codes 6 and 7, the n bytes
-// behind the number; 0 if reserved.
+// after the number; 0 if reserved.
 func blockSamples(code byte, b []byte) (samples int64, n int) {
 	switch {
 	case code == 1:

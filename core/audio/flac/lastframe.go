@@ -52,13 +52,13 @@ func (f *flacStream) readFirstFrame(b []byte) error {
 	return nil
 }
 
-// endSample returns the number of the sample behind the last whole frame, 0 when the file has none.
+// endSample returns the number of the sample after the last whole frame, 0 when the file has none.
 // ok is false when there is none in the last media.MaxRead bytes of a longer file. It reads as many
 // bytes of the end of the file as the longest frame has, then four times as many, and so on.
 func (f *flacStream) endSample() (sample int64, ok bool) {
 	window := int64(16 << 10)
 	if f.si.FrameSizeMax > 0 {
-		window = int64(f.si.FrameSizeMax) + 256 // for a tag behind it
+		window = int64(f.si.FrameSizeMax) + 256 // for a tag after it
 	}
 	for ; ; window *= 4 {
 		off := max(f.start, f.s.Size-min(window, media.MaxRead))
@@ -67,7 +67,7 @@ func (f *flacStream) endSample() (sample int64, ok bool) {
 		if ok || off == f.start {
 			return sample, true
 		}
-		if window >= media.MaxRead { // foreign data behind the audio
+		if window >= media.MaxRead { // foreign data after the audio
 			return 0, false
 		}
 	}
@@ -75,7 +75,7 @@ func (f *flacStream) endSample() (sample int64, ok bool) {
 
 // lastFrame finds the last whole frame in b and returns the number of the sample behind it. A frame
 // ends with a checksum that makes the CRC-16 of all its bytes 0 (RFC 9639, 9.3). It is whole when
-// that holds up to the next frame header or the end of b, or else, with other bytes behind it, when
+// that holds up to the next frame header or the end of b, or else, with other bytes after it, when
 // it can be decoded. A truncated last frame does not count, as no decoder plays it.
 func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 	next, summed, decoded := len(b), 0, 0

@@ -15,8 +15,8 @@ const boxHead = 8 // size and kind
 type box struct {
 	kind      [4]byte
 	off       int64 // of its header
-	body, end int64 // what is in it; never behind its parent's end
-	cut       bool  // it says that it goes on behind its parent's end
+	body, end int64 // what is in it; never past its parent's end
+	cut       bool  // it claims to extend past its parent's end
 	open      bool  // it says no size: it goes on to its parent's end
 }
 
@@ -51,7 +51,7 @@ func (w boxReader) box(off, end int64) (box, bool) {
 	case size == 0:
 		b.open = true
 		return b, true
-	case size == 1: // 64 bits behind the kind
+	case size == 1: // 64 bits after the kind
 		if len(h) < 2*boxHead {
 			return box{}, false
 		}
@@ -90,7 +90,7 @@ func (w boxReader) path(parent box, kinds ...string) (box, bool) {
 	return parent, true
 }
 
-// full reads the head of a full box (version and flags) and the n bytes behind it, fewer where the
+// full reads the head of a full box (version and flags) and the n bytes after it, fewer where the
 // box is shorter.
 func (w boxReader) full(b box, n int) (version byte, flags uint32, body []byte) {
 	h := w.At(b.body, int(min(int64(4+n), b.size())))

@@ -69,7 +69,7 @@ func (m *movie) bounded(info media.Info, err error) (media.Info, error) {
 	return info, err
 }
 
-// top reads one box of the top level. done means that nothing behind it matters.
+// top reads one box of the top level. done means that nothing after it matters.
 func (m *movie) top(b box) (done bool, err error) {
 	switch string(b.kind[:]) {
 	case "moov":

@@ -7,7 +7,7 @@ type fragments struct {
 	starts  int64 // moof boxes seen
 	all     int64 // ticks that they tell of
 	present int64 // ticks of samples that the file holds
-	cut     bool  // a sample was missing: nothing behind it counts
+	cut     bool  // a sample was missing: nothing after it counts
 	first   int64 // decode time of the first one, in ticks
 	timed   bool  // first is known
 	mehd    int64 // what the header of the fragments claims, in ticks of the movie's clock
@@ -97,7 +97,7 @@ func (m *movie) trackFragment(moof, b box, after int64) (end int64, err error) {
 	return f.next, nil
 }
 
-// header reads a tfhd box behind the track's number.
+// header reads a tfhd box after the track's number.
 func (m *movie) header(flags uint32, h []byte, moof, after int64, defaults [2]int64) traf {
 	f := traf{duration: defaults[0], size: defaults[1], base: after}
 	field := func(flag uint32, n int) []byte {

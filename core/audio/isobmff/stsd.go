@@ -98,7 +98,7 @@ func (t *track) parseEntry(w boxReader, entry box, table byte) (sampleEntry, err
 	return e, nil
 }
 
-// parseCodecBoxes reads the boxes behind the fixed part; QuickTime puts them into a wave box.
+// parseCodecBoxes reads the boxes after the fixed part; QuickTime puts them into a wave box.
 func (t *track) parseCodecBoxes(w boxReader, in box, e *sampleEntry) error {
 	for b := range w.boxes(in.body, in.end) {
 		h := w.At(b.body, int(min(b.size(), 256)))

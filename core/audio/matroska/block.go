@@ -17,7 +17,7 @@ const (
 	blockPeek  = 1024
 	maxLaced   = 256
 	laceStep   = 255
-	blockFixed = 3 // timestamp and flags behind the track's number
+	blockFixed = 3 // timestamp and flags after the track's number
 )
 
 // group reads a block together with its group's elements.

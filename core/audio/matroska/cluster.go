@@ -76,7 +76,7 @@ func (m *document) jump(from, end int64) int64 {
 
 // startsCluster reports whether a cluster starts at off, where the bytes of its ID are: audio may
 // have the same bytes. A cluster starts with its timestamp, or a checksum before that (RFC 9559,
-// 5.1.3.1), and another element or the end is behind it.
+// 5.1.3.1), and another element or the end follows it.
 func (m *document) startsCluster(off, end int64) bool {
 	e, ok := m.w.element(off, end)
 	if !ok || e.cut && !m.cut {
@@ -94,8 +94,8 @@ func (m *document) startsCluster(off, end int64) bool {
 }
 
 // lastCluster reads the passed clusters, from the last one back, until one has a block of the
-// track. When there is none behind the jump, it walks from the last cluster before the jump to the
-// end of the segment, and reads back once more. segment calls it after its walk.
+// track. When there is none after the jump, it walks from the last cluster before the jump to the
+// end of the segment, and reads back again. segment calls it after its walk.
 func (m *document) lastCluster(end int64) error {
 	m.w.Step = media.WindowLen
 	for {

@@ -17,8 +17,8 @@ var (
 // element is one element of an EBML document. Source: RFC 8794, section 4 to 6.
 type element struct {
 	id        uint32
-	body, end int64 // what is in it; never behind its parent's end
-	cut       bool  // it says that it goes on behind its parent's end
+	body, end int64 // what is in it; never past its parent's end
+	cut       bool  // it claims to extend past its parent's end
 	open      bool  // it says no size: live streams
 }
 

@@ -39,7 +39,7 @@ type document struct {
 	others  int       // tracks that are not it
 	frames  []element // of the block looked at
 	every   bool      // look at every block
-	cut     bool      // something that was told of is missing
+	cut     bool      // something that is referred to is missing
 	cluster float64   // ticks at which the cluster starts
 	heard
 	skipping
@@ -48,7 +48,7 @@ type document struct {
 // heard sums up the blocks of the track that were read.
 type heard struct {
 	samples int64   // that a decoder makes of them
-	unknown bool    // there were blocks that do not tell
+	unknown bool    // the duration of some blocks is unknown
 	discard int64   // samples to drop at their ends
 	any     bool    // there was one
 	mute    bool    // none of them gave samples, as the first one of Vorbis does not
@@ -82,7 +82,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	return info, err
 }
 
-// segment walks the segment, and once more where its first and last blocks contradict its header.
+// segment walks the segment, and again where its first and last blocks contradict its header.
 func (m *document) segment(e element) (media.Info, error) {
 	m.scale, m.cut = defaultScale, e.cut
 	if err := m.walk(e.body, e.end); err != nil {
@@ -196,7 +196,7 @@ func (m *document) length() (media.Info, error) {
 }
 
 // otherClaim returns the samples that the header claims, 0 where that is what the file holds, but
-// for rounding. In a film it may be the pictures that last longer.
+// for rounding. In a video the pictures may last longer.
 func (m *document) otherClaim(rate float64) int64 {
 	slack := media.ClaimSlack
 	if m.cut {

@@ -39,9 +39,9 @@ type track struct {
 	id       string  // Matroska's name of the codec
 	private  element // the codec's own header
 	delay    float64 // s that decoders drop at the start
-	fallback float64 // s of a frame that does not tell; 0 when not said
+	fallback float64 // s of a frame without a duration; 0 when unknown
 	prefix   []byte  // what is stripped from the start of every frame
-	opaque   bool    // frames are compressed once more
+	opaque   bool    // frames are compressed again
 	preSkip  int64   // Opus: samples that decoders drop at the start
 	packets  packets
 }

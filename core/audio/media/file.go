@@ -29,10 +29,10 @@ type File struct {
 	Head     []byte // the first bytes; all of them when whole
 	complete bool   // head is everything: nothing more to read
 	Err      error  // the first read error
-	tailSum  uint32 // checksum of what was read behind the head
+	tailSum  uint32 // checksum of what was read after the head
 	telling  bool   // that is not dull
 	heap     [WholeLen]byte
-	more     []byte // scratch for reads behind the head
+	more     []byte // scratch for reads after the head
 }
 
 // reset forgets the file before.
@@ -119,17 +119,17 @@ func (s *File) extend(to int64) bool {
 	return more > 0
 }
 
-// markLen is as much of the end of each read behind the head as marks the file.
+// markLen is as much of the end of each read after the head as marks the file.
 const markLen = 1 << 10
 
-// Mark includes what begins at off, behind a tag, in the digest, where that is part of the head.
+// Mark includes what begins at off, after a tag, in the digest, where that is part of the head.
 func (s *File) Mark(off int64) {
 	if end := off + markLen; end <= int64(len(s.Head)) {
 		s.mark(s.Head[off:end])
 	}
 }
 
-// mark notes what was read behind the head.
+// mark notes what was read after the head.
 func (s *File) mark(b []byte) {
 	b = b[max(0, len(b)-markLen):]
 	s.tailSum = crc32.Update(s.tailSum, castagnoli, b)

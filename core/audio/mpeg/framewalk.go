@@ -153,7 +153,7 @@ func (r *frames) constant(first syncFrame, start int64) (n int64, ok bool) {
 	return 0, false
 }
 
-// place finds a frame at or soon behind pos, with a short read.
+// place finds a frame at or soon after pos, with a short read.
 func (r *frames) place(first syncFrame, pos int64) (syncFrame, int64, bool) {
 	r.chunk = media.HeadLen
 	return r.sync(pos, pos+media.HeadLen, first.kind)

@@ -24,7 +24,7 @@ func IsMPEG(h []byte) bool {
 }
 
 // Parse reads MPEG audio and ADTS, also where something else comes before the first frame: padding
-// behind a tag, or the rest of a frame that a stream was cut in.
+// after a tag, or the rest of a frame that a stream was cut in.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	r := newFrames(s)
 	first, pos, ok := r.start(base)
@@ -33,7 +33,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	}
 	perFrame := int64(first.samples)
 	var tag vbrTag
-	if pos == base { // behind anything else FFmpeg does not look for one, and plays it as silence
+	if pos == base { // after anything else FFmpeg does not look for one, and plays it as silence
 		tag = parseVBRTag(r.from(pos, pos, vbrTagLen), first, s.Size-pos)
 	}
 	audio := pos
@@ -52,7 +52,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	}
 	samples, method, dense := r.count(first, audio)
 	if !dense && base == 0 && pos > 0 {
-		// a film perhaps, with some frames of sound between its pictures
+		// perhaps a video, with some frames of sound between its pictures
 		return media.Info{}, media.NotAudio(s)
 	}
 	info.Method = method
@@ -94,7 +94,7 @@ func noFrames(s *media.File, base int64) error {
 		return media.Corrupt("ends inside its ID3 tag and holds no audio")
 	}
 	if base > 0 {
-		return media.Corrupt("holds no audio behind its ID3 tag")
+		return media.Corrupt("holds no audio after its ID3 tag")
 	}
 	return media.NotAudio(s)
 }

@@ -171,7 +171,7 @@ func TestSomethingBeforeTheFirstFrame(t *testing.T) {
 	_, err := audiotest.Bytes("x", id3(noise(500), 0))
 	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "ends inside its ID3 tag")
 	_, err = audiotest.Bytes("x", join(id3(noise(500), 0), noise(500)))
-	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio behind its ID3 tag")
+	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio after its ID3 tag")
 }
 
 // TestFrameCutAtEveryByte: of MPEG audio FFmpeg plays a cut frame once its header is whole, of ADTS

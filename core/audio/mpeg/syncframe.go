@@ -11,7 +11,7 @@ import (
 const (
 	mpegHeadLen = 4
 	adtsHeadLen = 7
-	// Frames behind a candidate that must be of its kind before it is believed: sync bits alone
+	// Frames after a candidate that must be of its kind before it is believed: sync bits alone
 	// occur in any data.
 	confirmStart, confirmSame = 3, 2
 	maxJunk                   = 256 << 10 // searched for the first frame
@@ -122,8 +122,8 @@ func (r *frames) parse(pos, keep int64) (syncFrame, bool) {
 	return parseSyncFrame(b)
 }
 
-// follow counts the frames of the same kind that come right behind f at pos, up to n. end means
-// that the audio ends before.
+// follow counts the frames of the same kind that come right after f at pos, up to n. end means that
+// the audio ends before.
 func (r *frames) follow(f syncFrame, pos int64, n int) (count int, end bool) {
 	for off := pos; count < n; count++ {
 		off += int64(f.size)
@@ -140,8 +140,8 @@ func (r *frames) follow(f syncFrame, pos int64, n int) (count int, end bool) {
 }
 
 var (
-	// mpegRates are in Hz, of version 1; version 2 halves them and version 2.5 once more. Index 3
-	// is reserved.
+	// mpegRates are in Hz, of version 1; version 2 halves them and version 2.5 halves them again.
+	// Index 3 is reserved.
 	mpegRates = [4]int{44100, 48000, 32000, 0}
 	mpegShift = [4]int{2, 0, 1, 0} // by version bits; 1 is reserved
 	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free format,

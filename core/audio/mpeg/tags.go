@@ -9,7 +9,7 @@ const (
 	maxHeadTags = 16
 )
 
-// SkipID3 returns the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write
+// SkipID3 returns the offset after the ID3v2 tags at the start, 0 without one. Some taggers write
 // them before FLAC too. Only their headers are read. A tag that claims the whole file or more is
 // not skipped: then it is wrong, or all there is.
 func SkipID3(s *media.File) int64 {

@@ -133,7 +133,7 @@ func (w *walk) follow(l *link) (last, before page) {
 
 func (w *walk) intact(p page) bool { return intact(w.s.At(p.off, int(p.len()))) }
 
-// skip moves to the next whole page behind foreign data; false if there is none within reach.
+// skip moves to the next whole page after foreign data; false if there is none within reach.
 func (w *walk) skip() bool {
 	for off := w.off + 1; off < w.s.Size && w.jumped < maxSkipped; {
 		b := w.s.At(off, skipPiece)

@@ -50,7 +50,7 @@ type link struct {
 	audio   *stream // the first audio among them, nil if there is none
 	serials [maxBOS]uint32
 	streams int
-	body    int64 // offset behind the first pages of all streams
+	body    int64 // offset after the first pages of all streams
 	first   page  // the first page with sound
 	start   int64 // sample position at which the audio begins
 }

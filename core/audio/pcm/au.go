@@ -46,7 +46,7 @@ func ParseAU(s *media.File, base int64) (media.Info, error) {
 	start, size := base+int64(word(1)), int64(word(2))
 	info := media.Info{SampleRate: int(word(4)), Channels: int(word(5)), Method: "header"}
 	switch {
-	case word(1) < auHead-4: // some older writers have no channels or no text behind the header
+	case word(1) < auHead-4: // some older writers have no channels or no text after the header
 		return media.Info{}, media.Corrupt("has its samples inside its header, at byte %d", word(1))
 	case info.Channels == 0 || info.Channels > 0xffff:
 		return media.Info{}, media.Corrupt("has %d channels", info.Channels)

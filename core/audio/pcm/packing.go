@@ -1,4 +1,4 @@
-// Package pcm measures files of samples behind a simple header, Sun AU and NIST SPHERE, and counts
+// Package pcm measures files of samples after a simple header, Sun AU and NIST SPHERE, and counts
 // the samples in a number of bytes.
 package pcm
 
@@ -20,7 +20,7 @@ type Packing struct {
 	// What a block that is cut short still gives; all 0: nothing.
 	Head        int64 // bytes in front of its samples
 	HeadSamples int64 // samples per channel in that head
-	Step        int64 // the smallest group of bytes behind it that gives whole samples, and
+	Step        int64 // the smallest group of bytes after it that gives whole samples, and
 	StepSamples int64 // how many per channel
 	// instead of all these: bits of one sample of every channel, packed without gaps
 	bits int64

@@ -65,8 +65,8 @@ func (h sphere) number(name string) int {
 	return int(x)
 }
 
-// length returns how much audio the available bytes behind the header hold. Decoders play all of
-// it, whatever sample_count (per channel) says.
+// length returns how much audio the available bytes after the header hold. Decoders play all of it,
+// whatever sample_count (per channel) says.
 func (h sphere) length(info media.Info, available int64) (media.Info, error) {
 	width, claimed := h.number("sample_n_bytes"), int64(h.number("sample_count"))
 	coding, packed, compressed := strings.Cut(h["sample_coding"], ",embedded-")

@@ -153,7 +153,7 @@ func (a *aiff) length(s *media.File) (media.Info, error) {
 	sound := a.ssnd.body + a.ssnd.size - a.start
 	if sound < 0 {
 		return media.Info{}, media.Corrupt(
-			"has an SSND chunk of %d bytes whose samples start behind it", a.ssnd.size)
+			"has an SSND chunk of %d bytes whose samples start after it", a.ssnd.size)
 	}
 	claimed = a.Packing.Frames(sound)
 	samples = min(samples, claimed)

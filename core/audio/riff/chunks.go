@@ -19,7 +19,7 @@ type chunkStyle struct {
 	idLen   int64
 	wide    bool // sizes have 64 bits
 	order   binary.ByteOrder
-	pad     int64 // chunks start at multiples of this behind the previous one
+	pad     int64 // chunks start at multiples of this after the previous one
 	counted bool  // the size counts the head too
 }
 
@@ -81,7 +81,7 @@ func (st *chunkStyle) size(b []byte) int64 {
 	return openSize
 }
 
-// next returns the place of the chunk behind c, or one behind the end of the file.
+// next returns the offset of the chunk after c, or one past the end of the file.
 func (st *chunkStyle) next(s *media.File, c chunk) int64 {
 	end := c.body + c.size
 	if c.size == openSize || end >= s.Size {

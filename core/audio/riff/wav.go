@@ -49,7 +49,7 @@ func parseWave(s *media.File, style *chunkStyle, off int64) (media.Info, error) 
 	for ; n < maxChunks; n++ {
 		c, ok := style.read(s, off)
 		if !ok || w.data.body != 0 && !printable(c.id) {
-			// what is no chunk behind the data is no matter of ours
+			// what follows the data and is no chunk does not matter
 			break
 		}
 		if err := w.take(&c); err != nil {

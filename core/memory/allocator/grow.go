@@ -162,7 +162,7 @@ func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
 // unboundedRange is the address space of an expandable segment on a device of unknown size.
 const unboundedRange = 1 << 42
 
-// allocateExpandable maps pages behind the first run of free and unmapped blocks that is long
+// allocateExpandable maps pages after the first run of free and unmapped blocks that is long
 // enough, and takes the block that this gives. What was mapped before a failure stays, as free
 // memory.
 func (a *Allocator) allocateExpandable(p *pool, size uint64) int32 {

@@ -21,7 +21,7 @@ func (a *Allocator) freed(p *pool, index int32) entry {
 }
 
 // putBack returns a block that is no longer allocated back to the pool, merged with its free
-// neighbours, in the place of one of them if there is one.
+// neighbours, replacing one of them if there is one.
 func (a *Allocator) putBack(p *pool, index int32) {
 	b := &a.blocks[index]
 	neighbour := b.next

@@ -144,7 +144,7 @@ func grouped(names []string, bytes []uint64) []ModuleBytes {
 	return rows
 }
 
-// layerOf cuts a path behind the first number: wav2vec2.encoder.layers.3 of
+// layerOf cuts a path after the first number: wav2vec2.encoder.layers.3 of
 // wav2vec2.encoder.layers.3.attention.q_proj.
 func layerOf(path string) string {
 	steps := strings.Split(path, ".")

@@ -14,7 +14,7 @@ import (
 )
 
 // fit finds the formulas of all templates. One whose batch or lengths vary too little to
-// distinguish formulas is fitted once more with those that other templates confirmed.
+// distinguish formulas is fitted again with those that other templates confirmed.
 func (b *builder) fit() error {
 	confirmed := formula.Confirmed{}
 	recorded, segments, vars := b.trace.Calls, b.trace.Segments, b.Variables

@@ -90,7 +90,7 @@ func (t *Trace) checkSegments() error {
 	return nil
 }
 
-// check looks at a segment by itself.
+// check looks at a segment on its own.
 func (s *Segment) check(t *Trace) error {
 	if !slices.Contains(kinds, s.Kind) {
 		return fmt.Errorf("this kind is not known")

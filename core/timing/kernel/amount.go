@@ -13,7 +13,7 @@ type Work struct {
 
 // ModelFLOPs is the arithmetic of the model itself: its products forward and backward. Left out is
 // what is computed again, by gradient checkpointing or by fused attention, which computes its
-// scores once more for the gradients.
+// scores again for the gradients.
 func (w Work) ModelFLOPs() (sum float64) {
 	for _, o := range w.Operations {
 		switch {

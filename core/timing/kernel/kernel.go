@@ -14,7 +14,7 @@ type Model struct {
 	card                    Card
 	single, batched, tensor Efficiency
 	memory                  Fit
-	residuals               Fit  // those that tell how far off its times are
+	residuals               Fit  // those that say how far off its times are
 	measured                bool // in tables of its own
 	launch                  float64
 	dispatch                *profile.Range // measured on this machine; nil

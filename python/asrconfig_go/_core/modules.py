@@ -249,8 +249,8 @@ def _new_heads(model: Module) -> list[str]:
 def find_unused_parameters(model: Module | None = None) -> bool:
     """``ddp_find_unused_parameters``: False where it is certain that there are none, and True without a model.
 
-    Looking for them walks the graph once more in every step. Not looking ends a training with layer drop by an error in
-    its second step, and that is the Trainer's own choice with gradient checkpointing (made for the reentrant kind).
+    Looking for them walks the graph again in every step. Not looking ends a training with layer drop by an error in its
+    second step, and that is the Trainer's own choice with gradient checkpointing (made for the reentrant kind).
     """
     return model is None or leaves_parameters_unused(model) is not False
 

@@ -1,10 +1,10 @@
-"""What this package replaces of a Trainer: one table of all methods, and one session that puts them back.
+"""The methods of a Trainer that this package replaces: one table of them, and a session that restores them.
 
-A part (the guard, batches of chosen clips, …) takes part in a Trainer's session while it is attached. Whatever it
-replaces is a row of ``REPLACED``; anything else raises. The session is an attribute of the Trainer, and of its
-``CallbackHandler``, which is what callbacks see; with its last part it is gone.
+A part (the guard, batches of chosen clips, …) belongs to a Trainer's session while it is attached. Every method it
+replaces has a row in ``REPLACED``; replacing any other raises. The session is an attribute of the Trainer and of its
+``CallbackHandler``, which callbacks can reach; it is removed with its last part.
 
-Here, too: whether a Trainer's processes share one model, so that none of them can retry a step alone.
+The module also tells whether a Trainer's processes share one model, so that none of them can retry a step alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOADER = "get_train_dataloader"
 
 
 class Replaced(NamedTuple):
-    """A method of a Trainer that ``part`` replaces, ``accelerator.backward`` being its accelerator's, and why."""
+    """A method of a Trainer, or of what it holds (``accelerator.backward``), that ``part`` replaces, and why."""
 
     method: str
     part: Part
@@ -39,7 +39,7 @@ REPLACED: Final = (
     Replaced("training_step", "guard", "attached", "computes the window again when memory runs out; names bad clips"),
     Replaced("prediction_step", "guard", "attached", "computes a batch in pieces when memory runs out"),
     Replaced("evaluation_loop", "guard", "attached", "moves predictions off the GPU; names clips that are not finite"),
-    Replaced("_save_checkpoint", "guard", "attached", "saves once more when memory runs out or storage fails"),
+    Replaced("_save_checkpoint", "guard", "attached", "saves again when memory runs out or storage fails"),
     Replaced("callback_handler.on_train_begin", "guard", "attached", "follows the training after all callbacks"),
     Replaced("callback_handler.on_epoch_begin", "guard", "attached", "notes where the epoch's order is drawn from"),
     Replaced("callback_handler.on_train_end", "guard", "attached", "looks at the last step"),
@@ -49,19 +49,19 @@ REPLACED: Final = (
     Replaced("log", "guard", "a step", "logs nothing of a measurement"),
     Replaced(_LOADER, "batches", "attached", "takes the batches of a `StepSampler`"),
     Replaced(_LOADER, "stream", "attached", "takes the steps of `StreamBatches`"),
-    Replaced(_LOADER, "run", "attached", "makes a loader that a resumed run makes again alike"),
+    Replaced(_LOADER, "run", "attached", "makes a loader that a resumed run can reproduce"),
     Replaced("_load_optimizer_and_scheduler", "stream", "attached", "finds a checkpoint's place in the stream"),
     Replaced("_save_rng_state", "stream", "attached", "writes the place in the stream to each checkpoint"),
     Replaced("_load_rng_state", "run", "attached", "keeps and restores the random numbers of an epoch"),
     Replaced("_get_train_sampler", "lengths", "attached", "groups by measured lengths where there is no column"),
     Replaced("_get_eval_sampler", "lengths", "attached", "keeps the order where no lengths are known"),
 )
-"""All of them; of one method the innermost part comes first."""
+"""All replaced methods; where several parts replace one, the innermost comes first."""
 _ROWS = {(row.part, row.method) for row in REPLACED}
 
 
 def override(owner: object, name: str, function: object) -> Callable[[], None]:
-    """Put ``function`` in the place of a method of one object; returns the function that restores it."""
+    """Replace a method of one object by ``function``; returns the function that restores it."""
     before = owner.__dict__.get(name)
     setattr(owner, name, function)
 
@@ -75,9 +75,9 @@ def override(owner: object, name: str, function: object) -> Callable[[], None]:
 
 
 def replace_method(trainer: Trainer, part: Part, method: str, function: Callable[..., object]) -> Callable[[], None]:
-    """Put ``function`` in the place of a method of ``trainer``; returns the function that restores it.
+    """Replace a method of ``trainer`` by ``function``; returns the function that restores it.
 
-    Raises ``LookupError`` for a method that the table does not have.
+    Raises ``LookupError`` for a method that is not in the table.
     """
     if (part, method) not in _ROWS:
         raise LookupError(f"{method} is not among the methods of a Trainer that {part} replaces")
@@ -86,10 +86,10 @@ def replace_method(trainer: Trainer, part: Part, method: str, function: Callable
 
 
 class TrainingSession:
-    """The parts of this package that take part in the training of one Trainer.
+    """The parts of this package that are attached to one Trainer.
 
     Attributes:
-        parts: Those that are attached, by name.
+        parts: The attached parts by name.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -102,9 +102,9 @@ class TrainingSession:
     def add(
         self, part: Part, value: object = True, functions: Mapping[str, Callable[..., object]] | None = None
     ) -> Callable[[], None]:
-        """Let ``value`` take part, with ``functions`` in the place of the Trainer's methods of these names.
+        """Attach ``value`` as ``part``, and replace the Trainer's methods named in ``functions``.
 
-        Returns the function that removes it. Raises ``LookupError`` for a method that the table does not have.
+        Returns the function that removes it. Raises ``LookupError`` for a method that is not in the table.
         """
         if not self.parts:
             setattr(self.trainer, SESSION_KEY, self)
@@ -115,9 +115,9 @@ class TrainingSession:
         return lambda: self.remove(part)
 
     def wrap_loader(self, part: Part, wrap: Callable[[Callable[[], object]], object]) -> None:
-        """Let ``wrap``, of a function that makes the training loader, return the loader; until ``part`` is removed.
+        """Pass the function that makes the training loader through ``wrap`` until ``part`` is removed.
 
-        ``get_train_dataloader`` is replaced once, whichever parts wrap it.
+        ``get_train_dataloader`` is replaced once, however many parts wrap it.
         """
         if not self._loaders:
             original = self.trainer.get_train_dataloader
@@ -131,7 +131,7 @@ class TrainingSession:
         return make()
 
     def remove(self, part: Part) -> None:
-        """Put back what a part has replaced; nothing happens where it does not take part."""
+        """Restore what a part has replaced; does nothing if the part is not attached."""
         if self.parts.pop(part, None) is None:
             return
         for undo in reversed(self._undo.pop(part, [])):
@@ -144,13 +144,13 @@ class TrainingSession:
 
 
 def session_of(trainer: Trainer) -> TrainingSession:
-    """The session of a Trainer; a new one, which the Trainer has from its first part on, where there is none."""
+    """The session of a Trainer, or a new one, which is set on the Trainer when its first part is attached."""
     session: TrainingSession | None = getattr(trainer, SESSION_KEY, None)
     return TrainingSession(trainer) if session is None else session
 
 
 def attached(owner: Trainer | CallbackHandler | None, part: Part) -> object:
-    """The part that takes part in the session of a Trainer, or of the Trainer of a handler; None where none does."""
+    """The ``part`` that is attached to a Trainer, or to the Trainer of a callback handler; None if it is not."""
     session: TrainingSession | None = getattr(owner, SESSION_KEY, None)
     return None if session is None else session.parts.get(part)
 
@@ -165,7 +165,7 @@ def sharded(trainer: Trainer) -> bool:
 
 
 def single_process(trainer: Trainer) -> bool:
-    """Whether no other process takes part in the training."""
+    """Whether this is the only process of the training."""
     return bool(trainer.args.world_size == 1 and not sharded(trainer))
 
 

@@ -121,9 +121,9 @@ def measure_loader(
     ``sampling_rate`` hertz are resampled where soxr or scipy is installed. ``row_seconds`` tells how long a row lasts
     that holds a model's input: nothing is then decoded.
 
-    Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips once more; at least one clip is read whatever
-    it takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as
-    they are; bad files are counted. Nothing is downloaded.
+    Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips again; at least one clip is read whatever it
+    takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as they
+    are; bad files are counted. Nothing is downloaded.
 
     None when there is nothing to measure: arrays in memory without a ``processor``. Raises ``UnsupportedError`` for
     streams and for files without soundfile, ``EmptyDatasetError`` when no clip can be read, ``InvalidArgumentError``

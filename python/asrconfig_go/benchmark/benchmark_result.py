@@ -50,7 +50,7 @@ class Setting:
     device: str
     versions: dict[str, str]
     date: str
-    """Of the begin, UTC."""
+    """When the benchmark began, UTC."""
     epoch_clips: int
     """Usable clips of the whole dataset."""
     effective_batch: int

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class WarmedUp:
-    """A batch sampler whose first ``extra`` batches come once more, before all of them."""
+    """A batch sampler that repeats its first ``extra`` batches before all of them."""
 
     def __init__(self, batches: BatchSampler, extra: int) -> None:
         self._batches, self._extra = batches, extra
@@ -147,7 +147,7 @@ def old_objects_aside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Mute what transformers and the guard print at the begin of each of dozens of trainings."""
+    """Mute what transformers and the guard print at the beginning of each of dozens of trainings."""
     loggers = [logging.getLogger(name) for name in ("transformers", "asrconfig_go", "accelerate")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -176,7 +176,7 @@ class Bench:
 
 
 class BlockFailed(Exception):
-    """A block could not be trained: whether for want of ``memory``, the error's ``text``, and its ``hint`` or ""."""
+    """A block could not be trained. ``memory``: whether memory ran out; ``text`` and ``hint`` are the error's."""
 
     def __init__(self, memory: bool, text: str, hint: str) -> None:
         super().__init__(text)

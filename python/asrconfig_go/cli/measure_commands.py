@@ -59,7 +59,7 @@ def add_benchmark(commands: Commands) -> None:
     add("--warm-up", type=int, default=2, help="steps before each block that are not measured (default 2)")
     add("--minutes", type=float, help="end after this time with what was measured (default: no limit)")
     add("--sweep", metavar="OPTIONS", help="changes to try: precision,workers,…, all or none (default: what may help)")
-    add("--no-loader", dest="loader", action="store_false", help="do not measure the loader by itself")
+    add("--no-loader", dest="loader", action="store_false", help="do not measure the loader separately")
     add("--profile", metavar="DIR", help="also write traces by PyTorch's profiler, for TensorBoard and Perfetto")
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")

@@ -79,7 +79,7 @@ class Guard(Guarded):
 
     Where the rule is of the table or given, micro-batches that the Trainer accumulates are weighted, too: 16 × 1, 8 × 2
     and 1 × 16 then follow the same gradient, which the Trainer alone multiplies for most speech models. With several
-    processes (DDP) each computes its window by itself, and then averages. With DeepSpeed, FSDP and several GPUs in one
+    processes (DDP) each computes its window on its own, and then averages. With DeepSpeed, FSDP and several GPUs in one
     process out of memory is explained and raised.
 
     Attributes:

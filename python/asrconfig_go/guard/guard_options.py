@@ -170,7 +170,7 @@ def _check_step(name: str, part: torch.optim.Optimizer, hint: str) -> None:
     """Raise where ``step()`` requires an argument: a closure, or metrics."""
     parameters = inspect.signature(part.step).parameters.values()
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    # A scheduler puts a function with the signature of the class in the place of its optimizer's step().
+    # A scheduler replaces its optimizer's step() by a function with the signature of the class's.
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds and p.name != "self"]
     if needed:
         raise InvalidArgumentError(f"step() of {name}, of type {type(part).__name__}, requires {needed[0]}", hint)

@@ -235,7 +235,7 @@ class Step:
         place: As in ``GuardEvent``.
         budget: Its limit is lowered where a micro-batch does not fit.
         first: Computes the step.
-        again: Computes it once more, after an attempt that failed.
+        again: Computes it again, after an attempt that failed.
         leave_out: May take a clip that does not fit alone out of the batch; returns whether it did.
         resolve: May remove the cause of an error that is not about memory; returns whether it did.
         host_oom: Whether the step was computed again after host memory ran out.
@@ -282,7 +282,7 @@ class Attempts:
     def run(self, step: Step) -> Any:
         """Compute a step, with smaller micro-batches each time that one does not fit; returns what the step returns.
 
-        A single clip is computed once more as it is, as other memory may have been freed.
+        A single clip is retried unchanged, as other memory may have been freed.
         """
         attempt, failed, raised_in = step.first, None, ""
         retries = Retries(self._max_halvings)

@@ -123,7 +123,7 @@ class OwnLoop(Loop):
     def step(self, steps: OptimizerSteps, note_norm: Callable[[Any], None]) -> None:
         """Clip complete gradients, step by way of ``steps``, and clear them; ``note_norm`` gets the gradients' norm.
 
-        A step that a scaler skips, as gradients have overflown, is none of the scheduler's.
+        A step that a scaler skips because gradients overflowed is not counted by the scheduler.
         """
         if self._max_grad_norm is not None:
             note_norm(self._clip(self._max_grad_norm))

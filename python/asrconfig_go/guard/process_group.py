@@ -1,10 +1,10 @@
 """Several processes that train together (DistributedDataParallel).
 
 DDP averages gradients while backward runs, one collective after the other, in all processes alike: one that runs out of
-memory in between leaves the others waiting for ever. Under the guard each process computes its window by itself, on the
-model inside DDP's wrapper, as often and in as many pieces as it needs: DDP's hooks do nothing in a backward pass whose
-forward it has not seen. When the window is complete the processes tell each other whether they succeeded, and average
-the gradients. The price is that this does not overlap with the backward pass.
+memory in between leaves the others waiting for ever. Under the guard each process computes its window on its own, on
+the model inside DDP's wrapper, as often and in as many pieces as it needs: DDP's hooks do nothing in a backward pass
+whose forward it has not seen. When the window is complete the processes tell each other whether they succeeded, and
+average the gradients. The price is that this does not overlap with the backward pass.
 
 All that they exchange goes by one message of the same size, so that a process which fails for good can say so wherever
 the others are: whatever they meet for next, they find a failure.
@@ -79,7 +79,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """Each process works by itself inside, and is then waited for: all succeed, or fail."""
+        """Each process works on its own inside, and waits for the others at the end: all succeed, or all fail."""
         try:
             yield
         except BaseException as error:

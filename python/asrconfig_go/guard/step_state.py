@@ -158,7 +158,7 @@ class StepState:
         ]
 
     def tensor_attributes(self, before: Before) -> dict[str, torch.Tensor]:
-        """The tensors that have been put in the place of others, or of nothing, since ``before``, by path."""
+        """The tensors that were added, or have replaced others, since ``before``, by path."""
         values = {path: (attributes_of(owner) or {}).get(name) for (path, owner, name), _ in _changes(before)}
         return {path: value for path, value in values.items() if isinstance(value, torch.Tensor)}
 

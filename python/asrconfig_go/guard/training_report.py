@@ -61,7 +61,7 @@ class GuardEvent:
 
     def __str__(self) -> str:
         before, after = self.micro_batch_before, self.micro_batch_after
-        sizes = f"{before} → {after}" if before != after else "once more"
+        sizes = f"{before} → {after}" if before != after else "retried"
         action = "a clip was left out" if self.place == "skipped" else sizes
         snapshot = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
         lost = f"; {self.lost}" if self.not_restored else ""

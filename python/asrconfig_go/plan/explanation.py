@@ -84,8 +84,8 @@ class Explanation(Shown, kind="plan"):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained page (``.html``), the JSON object (``.json``) or the text (``.txt``).
 
-        The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError``
-        where it cannot be written.
+        The file is written completely or not at all. Raises ``InvalidArgumentError`` for another suffix,
+        ``NotFoundError`` where it cannot be written.
         """
         if not isinstance(path, str | os.PathLike):
             raise InvalidArgumentError(f"{path!r} names no file", 'write a name, such as "plan.html"')

@@ -94,7 +94,7 @@ SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRecord:
     """The plan with ``distributed`` set to ``strategy`` (default: the plan's own), and batches that it can work with.
 
-    Sharded processes wait for each other in every forward pass, so that none may split its batches by itself: a plan
+    Sharded processes wait for each other in every forward pass, so that none may split its batches on its own: a plan
     with ``micro_batching="memory"``, or with GPUs of different size, becomes one of fixed micro-batches that fit all of
     them, with as many samples in an optimizer step as before. FSDP checkpoints each layer, on the GPU, whatever
     ``every_n_layers`` and ``offload_checkpoints``.
@@ -197,7 +197,7 @@ def deepspeed_config(stage: int) -> dict[str, Any]:
 def fsdp_config(config: PlanRecord, units: Units) -> dict[str, Any]:
     """FSDP's settings under the Trainer's names; accelerate's are these behind ``fsdp_``.
 
-    Recomputation is FSDP's own, since the Trainer's would gather each layer once more.
+    Recomputation is FSDP's own, since the Trainer's would gather each layer again.
     """
     return {
         "version": units.version,
@@ -288,6 +288,6 @@ def _fsdp(config: PlanRecord, units: Units) -> dict[str, Any]:
         new = "activation_checkpointing" in {field.name for field in dataclasses.fields(arguments_class)}
         settings["activation_checkpointing" if new else "gradient_checkpointing"] = False
     if config.gradient_accumulation_steps > 1:
-        # Else whole gradients are kept until the last micro-batch. transformers 4.46 does so all the same.
+        # Else whole gradients are kept until the last micro-batch. transformers 4.46 does so anyway.
         settings["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     return settings

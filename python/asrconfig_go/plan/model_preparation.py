@@ -103,7 +103,7 @@ def _checkpointing(model: torch.nn.Module, config: PlanRecord) -> Iterator[Appli
             disable()
             yield AppliedSetting("model", name, "off", DONE, f"was {now}")
     elif now == planned:
-        yield AppliedSetting("model", name, now, KEPT, "is so already")
+        yield AppliedSetting("model", name, now, KEPT, "already set")
         yield from _no_cache(model)
     elif enable is None or not getattr(model, "supports_gradient_checkpointing", True):
         yield _refused(name, now, f"{kind} does not support it; a step takes more memory than planned")
@@ -153,7 +153,7 @@ def _attention(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSe
     if not wanted:
         return
     if now == wanted:
-        yield AppliedSetting("model", name, wanted, KEPT, "is so already")
+        yield AppliedSetting("model", name, wanted, KEPT, "already set")
     elif change is None:  # the layers' classes were chosen when they were built: changing the config has no effect
         load = f"load the model with from_pretrained(…, attn_implementation={wanted!r})"
         yield _refused(name, str(now), f"this transformers cannot change it in a model that is built: {load}")
@@ -192,7 +192,7 @@ def _feature_encoder(model: torch.nn.Module, config: PlanRecord) -> Iterator[App
     freeze()
     frozen = before - sum(p.requires_grad for p in model.parameters())
     yield AppliedSetting(
-        "model", name, "frozen", DONE if frozen else KEPT, f"{frozen} tensors" if frozen else "is so already"
+        "model", name, "frozen", DONE if frozen else KEPT, f"{frozen} tensors" if frozen else "already set"
     )
 
 

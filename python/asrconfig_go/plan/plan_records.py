@@ -107,7 +107,7 @@ class GPUPlanRecord:
     every_n_layers: int
     """With checkpointing: one of so many layers is computed again; 1, each."""
     offload_checkpoints: bool
-    """What checkpointed layers save lies in pinned host memory."""
+    """What checkpointed layers save is kept in pinned host memory."""
     optimizer: str
     per_device_train_batch_size: int
     gradient_accumulation_steps: int
@@ -174,7 +174,7 @@ class HandSettings:
     every_n_layers: int
     """With checkpointing: one of so many layers is computed again; 1, each."""
     offload_checkpoints: bool
-    """What checkpointed layers save lies in pinned host memory."""
+    """What checkpointed layers save is kept in pinned host memory."""
     optimizer: str
     per_device_train_batch_size: int
     gradient_accumulation_steps: int
@@ -327,7 +327,7 @@ class TraceRequestRecord:
     every_n_layers: int
     """With checkpointing: one of so many is computed again."""
     offload_checkpoints: bool
-    """What checkpointed layers save lies in pinned host memory."""
+    """What checkpointed layers save is kept in pinned host memory."""
     optimizer: Optimizer
     """The Trainer's name."""
     allocator: str
@@ -558,7 +558,7 @@ class ConfigRecord:
     every_n_layers: int
     """With gradient checkpointing: one of so many layers is computed again; 1, each."""
     offload_checkpoints: bool
-    """What checkpointed layers save for computing them again lies in pinned host memory."""
+    """What checkpointed layers save for recomputation is kept in pinned host memory."""
     torch_compile: bool
     cudnn_benchmark: bool
     cudnn_attention: bool
@@ -620,7 +620,7 @@ class ConfigRecord:
     memory_parts: tuple[MemoryPart, ...]
     """Of ``predicted_bytes`` at its highest moment, in the order in which they are drawn."""
     unguarded: Unguarded | None
-    """What a Trainer without the guard is told instead; None where the guard splits nothing."""
+    """The settings of a Trainer without the guard; None where the guard splits nothing."""
     times: PlannedTimes | None
     """None where nothing is known of the device's speed."""
     arithmetic: Arithmetic | None

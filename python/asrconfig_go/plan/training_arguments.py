@@ -119,7 +119,7 @@ def build(
     Overrides that only ``Seq2SeqTrainingArguments`` knows, as ``predict_with_generate``, choose that class.
     ``overrides`` are TrainingArguments' own names, older and newer ones, and win over the plan. A name that the
     installed version does not know raises ``InvalidArgumentError`` with the nearest known one. Without transformers
-    ``UnsupportedError`` is raised. Settings that cannot be had are reported by ``UnsupportedSettingWarning``.
+    ``UnsupportedError`` is raised. Unsupported settings are reported by ``UnsupportedSettingWarning``.
     """
     fields = _Fields(arguments_class or _class_for(overrides))
     chosen = fields.resolve(overrides)
@@ -326,7 +326,7 @@ def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
 def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
     """Take what this machine or version cannot do out of ``planned``, a warning each.
 
-    Overrides are passed on as they are: the Trainer refuses by itself what was asked for explicitly.
+    Overrides are passed on as they are: the Trainer itself rejects what was asked for explicitly.
     """
     import torch
     from transformers.training_args import OptimizerNames

@@ -89,7 +89,7 @@ def known_models() -> list[str]:
 
 
 def _request(model: Model) -> dict[str, Any]:
-    """What ``model.profile`` takes: the counts, or the name or the folder that the library counts by itself."""
+    """What ``model.profile`` takes: the counts, or the name or the folder that the library counts itself."""
     if model.is_module:
         return {"counts": counts_of_module(model.passed)}
     if model.kind == "function":

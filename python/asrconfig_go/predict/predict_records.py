@@ -53,7 +53,7 @@ class BatchingStrategy:
 
 @dataclass(frozen=True)
 class BatchingRecord:
-    """An epoch by every strategy. The first is what the Trainer does by itself."""
+    """An epoch by every strategy. The first is the Trainer's default."""
 
     clips: int
     audio_s: float

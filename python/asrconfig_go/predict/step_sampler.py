@@ -119,7 +119,7 @@ class StepSampler:
     ``mode`` selects the clips of a step of exactly ``step_samples``, over all processes:
 
     - ``"random"``: any;
-    - ``"stratified"``: as many of every length as any other step: random steps whose clips are shared out once more,
+    - ``"stratified"``: as many of every length as any other step: random steps whose clips are shared out again,
       those of eight steps at a time. Of each eighth of their lengths, a step gets a group of neighbours, which need
       little padding in micro-batches;
     - ``"bucketed"``: clips of similar length. They are grouped into at most ``buckets`` ranges of length, each of at

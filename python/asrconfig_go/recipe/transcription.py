@@ -40,7 +40,7 @@ def generated(model: PreTrainedModel, inputs: dict[str, Tensor], limit: int | No
     start = 0 if prompt is None else prompt.shape[1]
     limits = {} if limit is None or ends_with_frames(bare(model).config) else {"max_length": start + limit}
     with warnings.catch_warnings():
-        # A transducer's own limit is of its frames; transformers recommends another all the same.
+        # A transducer's own limit is of its frames; transformers recommends another anyway.
         warnings.filterwarnings("ignore", message="Using the model-agnostic default `max_length`")
         output = model.generate(**inputs, **limits)
     if getattr(output, "durations", None) is not None:

@@ -57,7 +57,7 @@ class SpeechBatches:
     by_length: bool = True  # whether the lengths of a training's batches are known, by the name of the input
 
     def facts(self) -> dict[str, float | int | str | None]:
-        """The fields that a trace keeps, so that it maps durations to lengths by itself."""
+        """The fields that a trace keeps, so that it can map durations to lengths without the model."""
         return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length", "rows")}
 
     def __call__(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:

@@ -164,7 +164,7 @@ class MemoryRecorder:
         return self._mode.lengths.rungs
 
     def load(self, model: nn.Module) -> None:
-        """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it by itself."""
+        """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it implicitly."""
         if id(model) in self._loaded:
             return
         self._loaded.add(id(model))

@@ -39,7 +39,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
     """Saves, while a run lasts, what a resume needs and the Trainer does not keep; in the run's record, too.
 
     - which checkpoints are this run's: ``output_dir`` may hold those of earlier ones;
-    - the random numbers at the begin of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
+    - the random numbers at the start of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
       would draw another order for the epoch in which it continues;
     - the state of callbacks at each checkpoint, see ``CallbackStates``, and checksums of its files;
     - what ``changed``, called after every step, reports for a new record.
@@ -88,7 +88,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
 
         Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed
         from a generator of their own: the global one, which orders are drawn from, would be asked for it once in a run,
-        and once more in each that goes on.
+        and again in each that continues.
         """
         self._trainer._train_batch_size = self._trainer.args.train_batch_size
         loader = make()

@@ -120,7 +120,7 @@ class RunFolder:
         return RunRecord.from_file(path) if path.is_file() else None
 
     def write(self, record: RunRecord) -> None:
-        """Put the record in the place of the one that is there."""
+        """Overwrite the record."""
         self._write("run.json", record.to_json())
 
     def read_states(self) -> tuple[dict[str, Any] | None, dict[int, dict[str, Any]]]:

@@ -139,7 +139,7 @@ class WindowReader:
                     return rows, window, after
             except (LookupError, TypeError, ValueError):  # the state of another version of datasets
                 pass
-            logger.warning("the stream's own state does not lead back to its clips: its epoch is read from the begin")
+            logger.warning("the stream's own state does not lead back to its clips: its epoch is read again")
         rows = Rows(self._opened, replace(start, state=None))
         return rows, *self._read(rows, start, stop)
 

@@ -34,7 +34,7 @@ class InitialState:
     The tensors are kept in a file next to the run's record rather than in RAM: a copy of a large model's weights
     besides the loader's workers is what small machines lack. The file is written whole or not at all, and removed at
     the end. Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes
-    the model again by itself.
+    the model again on its own.
     """
 
     def __init__(self, trainer: Trainer, folder: Path) -> None:
@@ -134,7 +134,7 @@ class CallbackStates:
         self._load(self._initial if checkpoint is None else _file(checkpoint))
 
     def resume(self, checkpoint: Path) -> None:
-        """Put back what another process saved: by itself the Trainer restores exported states on request only."""
+        """Put back what another process saved: the Trainer restores exported states on request only."""
         state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
         by_name: dict[str, list[TrainerCallback]] = {}
         for callback in self._callbacks():

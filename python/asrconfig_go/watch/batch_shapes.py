@@ -59,7 +59,7 @@ def useful_work(config: PlanRecord | None, device: torch.device | None) -> Usefu
 
 
 class LoaderWait(TrainerCallback):  # type: ignore[misc]
-    """Measures the time from the end of all else to the begin of a step: the Trainer fetches a step's batches there.
+    """Measures the time from the end of all else to the start of a step: the Trainer fetches a step's batches there.
 
     It is the last of the callbacks, so that what others do after a step, a log or a checkpoint is not taken for the
     loader's time. On a GPU this is what the CPU waits; the GPU may still be busy with the step before.

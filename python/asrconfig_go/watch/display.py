@@ -55,7 +55,7 @@ class Panel:
         self._handle: DisplayHandle | None = None
 
     def show(self, state: PanelState) -> None:
-        """Draw, in the place of what was drawn before."""
+        """Redraw in place."""
         card = {"text/html": html("panel", asdict(state)), "text/plain": "(a live panel of the training's memory)"}
         if self._handle is not None:
             self._handle.update(card, raw=True)

@@ -114,12 +114,13 @@ class MemoryMonitor:
     ) -> None:
         """Report the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
 
-        ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
-        time since the last ``step`` (measured when None), for the first one since the monitor began, or since an event
-        of ``"training"`` where the loop begins later; ``waited_s`` that of it spent waiting for the loader.
-        ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the model's
-        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU, of
-        short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing happens.
+        ``number`` is counted automatically for train steps when None; other kinds then belong to the newest one.
+        ``spent_s`` is the time since the last ``step`` (measured when None), for the first one since the monitor began,
+        or since an event of ``"training"`` where the loop begins later; ``waited_s`` that of it spent waiting for the
+        loader. ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the
+        model's arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a
+        GPU, of short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing
+        happens.
         """
         if not self._running:
             return
@@ -184,7 +185,8 @@ class MemoryMonitor:
         return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run log to a file for ``report``; also after the stop. The file is there whole or not at all.
+        """Write the run log to a file for ``report``; also after the stop. The file is written completely or not at
+        all.
 
         Raises ``NotFoundError`` where it cannot be written.
         """

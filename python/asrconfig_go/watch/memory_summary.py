@@ -1,8 +1,8 @@
-"""The memory of a training: peaks of all processes, and the summary.
+"""The memory peaks of all processes of a training, and their summary.
 
-No process waits for another by a collective: where one has failed, that would hang. Each process removes its own file
-when training begins, and writes it when training ends well; the first one then looks for the others', for some seconds
-at most. A step that all have made lies in between, so that what it finds is of this run.
+No collective is used: it would hang where a process has failed. Each process removes its own file when training begins,
+and writes it when training ends without an error; rank 0 then waits a few seconds for the other files. All ranks have
+completed a step in between, so that the files it finds belong to this run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HINT = "remove it, or report without it"
 class RankPeaks:
     """The peaks of one process: bytes of PyTorch's tensors and of its allocator on its GPU, and of host memory.
 
-    None where that is not known. ``device`` is the GPU's number in its process's view, "" without one.
+    None where unknown. ``device`` is the GPU as its process numbers it, "" without one.
     """
 
     rank: int
@@ -50,7 +50,7 @@ class RankPeaks:
 
 
 class RankFiles:
-    """The files of a training's ``size`` processes in ``folder``, for the one with this ``rank``."""
+    """The files in ``folder`` of a training with ``size`` processes, as seen by process ``rank``."""
 
     def __init__(self, folder: Path, rank: int, size: int, wait_s: float = _WAIT_S) -> None:
         self._folder, self._rank, self._size, self._wait = folder, rank, size, wait_s
@@ -64,7 +64,7 @@ class RankFiles:
                 path.unlink(missing_ok=True)
 
     def end(self, monitor: MemoryMonitor | None = None) -> tuple[RankPeaks, ...]:
-        """Report the peaks of this process, by its ``monitor`` if it has one.
+        """Report the peaks of this process, from its ``monitor`` if it has one.
 
         The first process returns the peaks of all that reported in time, the others an empty tuple.
         """
@@ -91,12 +91,12 @@ def _read(path: Path) -> RankPeaks:
 
 
 def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
-    """What all processes but the first left in ``folder``. Raises as ``_read``."""
+    """The peaks that all processes but the first left in ``folder``. Raises like ``_read``."""
     return tuple(sorted(map(_read, folder.glob(f"{_NAME}*.json")), key=lambda peaks: peaks.rank))
 
 
 def own_peaks(rank: int, monitor: MemoryMonitor | None = None) -> RankPeaks:
-    """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start again."""
+    """The peaks of this process since it began, or since its ``monitor`` did, which resets PyTorch's peaks."""
     torch, device, allocated, reserved = sys.modules.get("torch"), "", None, None
     if torch is not None and torch.cuda.is_initialized():
         device = f"cuda:{torch.cuda.current_device()}"
@@ -125,8 +125,8 @@ def _peak_rss() -> int | None:
 class MemorySummary:
     """A training run's memory. Sizes are bytes, None where nothing could be read.
 
-    ``errors`` counts failed samples; ``problem`` says why there was no monitor, ``""`` when there was one. ``ranks``
-    are the peaks of every process of a training with several, in order of rank, as far as they were reported.
+    ``errors`` counts failed readings; ``problem`` says why there was no monitor, ``""`` when there was one. ``ranks``
+    are the reported peaks of a training with several processes, in order of rank.
     """
 
     gpu_peaks: tuple[int | None, ...]
@@ -152,7 +152,7 @@ class MemorySummary:
 def summarised(
     shot: MemorySnapshot, warnings: int, clean_ups: int, problem: str, ranks: tuple[RankPeaks, ...]
 ) -> MemorySummary:
-    """The peaks of a monitor's last sample with what was done about them."""
+    """The peaks as of a monitor's last reading, with the counts of warnings and clean-ups."""
     return MemorySummary(
         tuple(gpu.peak for gpu in shot.gpus), tuple(gpu.total for gpu in shot.gpus), shot.host_peak, shot.host_total,
         shot.samples, shot.errors, warnings, clean_ups, problem, ranks,

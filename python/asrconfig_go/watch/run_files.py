@@ -1,4 +1,4 @@
-"""The files of a run, and what they hold for other programs."""
+"""The files of a run, and their export for other programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
 
 @dataclass(frozen=True)
 class Source:
-    """What one monitor of a run saw; ``name`` is "" for the first, else what its file's name adds."""
+    """What one monitor of a run recorded; ``name`` is the suffix of its file's name, "" for the first."""
 
     name: str
     run_log: RunLog
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class TrainerState:
-    """The Trainer's own account, of ``trainer_state.json``. None where it does not tell."""
+    """The Trainer's own figures, from ``trainer_state.json``. None for those it lacks."""
 
     global_step: int
     max_steps: int | None
@@ -63,7 +63,7 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A run's parts; ``notes`` tell of files beside the run logs that cannot be read."""
+    """A run's parts; ``notes`` list files beside the run logs that cannot be read."""
 
     sources: tuple[Source, ...]
     record: RunRecord | None = None
@@ -83,7 +83,9 @@ def gather(run: Run) -> Gathered:
     if not isinstance(run, str | os.PathLike):
         if callable(read := getattr(run, "run_log", None)):
             return Gathered((Source("", read()),))
-        raise InvalidArgumentError(f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}")
+        raise InvalidArgumentError(
+            f"{type(run).__name__} is not a run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}"
+        )
     path = user_path(run, "run")
     if not path.exists():
         raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
@@ -104,7 +106,7 @@ def gather(run: Run) -> Gathered:
 
 
 def guard_events(record: RunRecord | None) -> list[Record] | None:
-    """What the guard did, as the library takes it; None where it kept no record."""
+    """What the guard did, in the library's format; None if it kept no record."""
     if record is None:
         return None
     events = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events]
@@ -123,7 +125,7 @@ def _run_logs_in(folder: Path) -> list[Path]:
 
 
 def _loaded(files: list[Path], notes: list[str]) -> tuple[Source, ...]:
-    """Those that can be read; where none can, the first's error."""
+    """Load the readable files; raises the first file's error if none is readable."""
     sources, errors = [], []
     for file in files:
         try:
@@ -142,7 +144,7 @@ def _added(file: Path) -> str:
 
 
 def _aside(notes: list[str], read: Callable[[], T]) -> T | None:
-    """What lies beside the run logs; a report does not fail for its sake."""
+    """Read a file beside the run logs; a problem with it becomes a note instead of an error."""
     try:
         return read()
     except AsrConfigError as error:
@@ -180,11 +182,11 @@ _SUFFIXES: dict[str, ExportFormat] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson
 
 
 def export(run_log: Run, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
-    """Write what a monitor saw to ``path``; ``run log`` is whatever ``report`` takes.
+    """Write what a monitor recorded to ``path``; ``run_log`` is whatever ``report`` takes.
 
     ``format`` is "csv" (a table with a row for each point, step, event and alert), "jsonl" (the same as one object a
-    line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None tells it from
-    the suffix: .csv, .jsonl, .json. The file is there whole or not at all.
+    line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None chooses it by
+    the suffix: .csv, .jsonl, .json. The file is written completely or not at all.
 
     Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, and ``NotFoundError``
     where the file cannot be written.
@@ -196,16 +198,16 @@ def export(run_log: Run, path: str | os.PathLike[str], format: ExportFormat | No
     file = Path(path)
     written = format or _SUFFIXES.get(file.suffix.lower())
     if written not in get_args(ExportFormat):
-        problem = f"format = {format!r} is none" if format else f"cannot tell from {file.name!r} what to write"
+        problem = f"unknown format {format!r}" if format else f"cannot tell from {file.name!r} what to write"
         hint = 'name a file .csv, .jsonl or .json, or pass format="csv", "jsonl" or "chrome"'
         raise InvalidArgumentError(problem, hint)
     if file.suffix == ".json" and file.name.startswith(FILE_NAME):
-        raise InvalidArgumentError(f"{file.name} is a name of a monitor's own files", "name the export otherwise")
+        raise InvalidArgumentError(f"{file.name} is reserved for a monitor's own files", "choose another name")
     sources = [source.to_json() for source in gather(run_log).sources]
     save_whole(file, bytes(native.exchange("report.export", {"sources": sources, "format": written})[1]))
 
 
-# Of each the name in TrainingArguments and in a configuration, and its type.
+# The name in TrainingArguments and in a configuration, and the type, of each setting of a report.
 _NAMES: dict[str, tuple[str, type]] = {
     "per_device_batch": ("per_device_train_batch_size", int),
     "accumulation": ("gradient_accumulation_steps", int),
@@ -220,7 +222,7 @@ _NAMES: dict[str, tuple[str, type]] = {
 
 
 def settings_of(sources: Iterable[object], record: RunRecord | None) -> dict[str, object]:
-    """Of ``told``, objects with attributes or keys, each before those that know less; and of the guard's record."""
+    """The settings of ``sources`` (objects or mappings, those that win first) and of the guard's ``record``."""
     settings: dict[str, object] = {}
     for one in sources:
         settings = _of(one) | settings
@@ -234,7 +236,7 @@ def _of(source: object) -> dict[str, object]:
     def value(name: str) -> object:
         return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
-    # A share of all steps, which some of them may be, is none of them.
+    # Some may be a fraction of all steps instead of a number; those are left out.
     settings: dict[str, object] = {
         key: value(name) for key, (name, kind) in _NAMES.items() if type(value(name)) is kind
     }

@@ -1,9 +1,9 @@
 """Times of a Trainer's first optimizer steps, compared with the estimate when the training has ended.
 
-Between the begin of a step and its end the batches are already there: what the loader takes, logging, evaluation and
-saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything. They are read
-behind the last step, and the estimate, which may have to trace the model, is made there too: a training that runs well
-is left alone.
+Between the beginning of a step and its end the batches are already there: what the loader takes, logging, evaluation
+and saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything. They are
+read after the last step, and the estimate, which may have to trace the model, is made there too: a training that runs
+well is left alone.
 """
 
 from __future__ import annotations

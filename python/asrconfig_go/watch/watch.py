@@ -194,7 +194,7 @@ class Watch:
             self._saving(self.file.write)
 
     def scalars(self) -> dict[str, float]:
-        """The newest figures for reporters; empty when they cannot be had."""
+        """The newest figures for reporters; empty when they are not available."""
         return (self._scaling(self._scalars) or {}) if self.active else {}
 
     def _scalars(self) -> dict[str, float]:

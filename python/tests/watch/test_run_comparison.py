@@ -81,7 +81,7 @@ def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], capsys: pyt
     (runs[1] / "asrconfig_monitor.json").write_text("{")
     with pytest.raises(CorruptFileError):
         compare_runs(*runs)
-    with pytest.raises(InvalidArgumentError, match="int is no run"):
+    with pytest.raises(InvalidArgumentError, match="int is not a run"):
         compare_runs(5, runs[0])  # type: ignore[arg-type]
 
 

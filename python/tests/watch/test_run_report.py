@@ -411,7 +411,7 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
         report(tmp_path / "nowhere")
     with pytest.raises(NotFoundError, match=r"holds no asrconfig_monitor\.json"):
         report(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="int is no run"):
+    with pytest.raises(InvalidArgumentError, match="int is not a run"):
         report(5)  # type: ignore[arg-type]
 
 

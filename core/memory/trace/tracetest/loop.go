@@ -20,7 +20,7 @@ type Loop struct {
 	Params, Grads, States, Inputs []int64
 	loss                          int64
 	warm                          bool
-	// caches give up their entries in the other order now and then
+	// caches give up their entries in the other order occasionally
 	shuffle bool
 
 	// size of one more activation; none when nil
