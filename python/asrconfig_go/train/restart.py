@@ -138,7 +138,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             self._go_by(args, state, optimizer, lr_scheduler)
             if not self.nothing_left:
                 self._record.settings |= {change.name: change.now for change in self._start.changes if change.in_force}
-            self._record.max_steps = state.max_steps
+            self._record.max_steps = max(state.max_steps, state.global_step)
             self._folder.write_state(self._begin)
             self._folder.drop_epochs(self._epochs)
             for step, epoch in self._epochs.items():

@@ -29,6 +29,7 @@ from tiny_training import Regression, tiny_trainer
         ({"seed": 7}, ["seed was 42, is 7"]),
         ({"weight_decay": 0.1, "optim": "adamw_torch"}, ["weight_decay was 0.0, is 0.1"]),
         ({"lr_scheduler_type": "cosine"}, ["lr_scheduler_type was 'linear', is 'cosine'"]),
+        ({"num_train_epochs": 2}, ["num_train_epochs was 3, is 2"]),
         ({}, []),
     ],
 )
@@ -47,6 +48,7 @@ def test_a_finished_run_says_so_and_what_is_another(
     assert torch.equal(weights(trainer), weights(undisturbed))
     assert [str(c).split(":")[0] for c in report.changes] == changes
     printed = capsys.readouterr().out
+    assert "12 of 12 steps in " in printed
     for where in (caplog.text, printed):
         assert "call manager.train(trainer, resume=False)" in where
         assert "choose another output_dir" in where
