@@ -12,13 +12,15 @@ docs/reference/settings.md says where the settings go that are not the Trainer's
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 import os
+import typing
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._core.checks import nearest
+from .._core.checks import checked, nearest, one_of
 from .._core.modules import can_offload_checkpoints, checkpoint_options, find_unused_parameters, has_any_depth
 from .._core.records import json_fields
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -227,10 +229,19 @@ class _Fields:
             return name, value
         raise self.unknown(name)
 
-    def check(self, name: str) -> None:
-        """Raise ``InvalidArgumentError`` for a name that means nothing here."""
-        if name not in self and not any(name in (rename.old, rename.new) for rename in _RENAMES):
-            raise self.unknown(name)
+    def check(self, name: str, value: object) -> None:
+        """Raise ``InvalidArgumentError`` for a name that means nothing here, and for a value of another type."""
+        if name not in self:
+            if not any(name in (rename.old, rename.new) for rename in _RENAMES):
+                raise self.unknown(name)
+            return
+        hint = typing.get_type_hints(self.cls)[name]
+        types = typing.get_args(hint)
+        for choices in types:
+            if isinstance(choices, enum.EnumMeta):
+                one_of(name, value, [choice.value for choice in choices])
+        if str not in types:
+            checked(name, value, hint)
 
     def unknown(self, name: str) -> InvalidArgumentError:
         """The error for a name that this class does not know."""
@@ -247,7 +258,7 @@ class _Fields:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise ``InvalidArgumentError`` for what is neither a setting of a plan, in range, nor of TrainingArguments."""
+    """Raise ``InvalidArgumentError`` for what is neither a setting of a plan, in range, nor of TrainingArguments, of its type."""
     from transformers import Seq2SeqTrainingArguments
 
     fields = _Fields(Seq2SeqTrainingArguments)
@@ -255,7 +266,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         if name in json_fields(PlanRecord):
             checked_setting(name, value)
         else:
-            fields.check(name)
+            fields.check(name, value)
 
 
 def _transformers_version() -> str:

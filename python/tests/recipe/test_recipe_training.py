@@ -256,6 +256,9 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"settings": {"num_train_epochs": 2}}, "both max_steps and epochs"),
         ({"settings": {"learning_rat": 1}}, "has no setting 'learning_rat'"),
         ({"settings": {"optimizer": 3}}, "optimizer = 3 is not one of"),
+        ({"settings": {"max_steps": "abc"}}, "max_steps = 'abc' is not a whole number"),
+        ({"settings": {"logging_steps": True}}, "logging_steps = True is not a number"),
+        ({"settings": {"lr_scheduler_type": "cosinus"}}, "lr_scheduler_type = 'cosinus' is not one of"),
     ],
 )
 def test_options_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], message: str) -> None:
