@@ -258,7 +258,7 @@ class _Fields:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise ``InvalidArgumentError`` for what is neither a setting of a plan, in range, nor of TrainingArguments, of its type."""
+    """Raise ``InvalidArgumentError`` for an unknown name, a wrong type, and what is out of a plan's range."""
     from transformers import Seq2SeqTrainingArguments
 
     fields = _Fields(Seq2SeqTrainingArguments)
