@@ -87,7 +87,7 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {"input_features": torch.stack([row["input_features"] for row in rows]), "labels": labels}
     audio = pad_sequence([row["input_values"] for row in rows], batch_first=True)
     lengths = torch.tensor([len(row["input_values"]) for row in rows])
-    mask = (torch.arange(audio.shape[1]) < lengths[:, None]).long()
+    mask = (torch.arange(audio.shape[1]) < lengths[:, None]).int()  # as transformers' feature extractors make it
     return {"input_values": audio, "attention_mask": mask, "labels": labels}
 
 

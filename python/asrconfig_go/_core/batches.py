@@ -313,8 +313,9 @@ def own_lengths(inputs: object) -> list[int] | None:
         return None
     # Reading a mask, most of it padding, takes longer than all else that is done to split a batch: it is added up once.
     # Where a row begins with as many ones as there are in all of it, zeros follow.
-    is_used = mask != 0 if mask.is_floating_point() else mask
-    lengths: list[int] = is_used.sum(1).tolist()
+    # Torch adds up other types, and int32 as int64, at a twentieth of the speed of int32 as it is.
+    is_used = (mask != 0 if mask.is_floating_point() else mask).int()
+    lengths: list[int] = is_used.sum(1, dtype=is_used.dtype).tolist()
     if int(sum(row[:length].sum() for row, length in zip(is_used, lengths, strict=True))) < sum(lengths):
         return None
     return [min(max(1, length), mask.shape[1]) for length in lengths]

@@ -124,8 +124,11 @@ class MemoryBudget(Budget):
         """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""
         grid_step = max(1, math.ceil(seconds / GRID_S - 1e-9))
         if grid_step not in self._fits:
+            shorter = max((step for step in self._fits if step < grid_step), default=0)
+            near = max(1, self._fits.get(shorter, 1) * shorter // grid_step)  # what fits falls as lengths rise
             with by_formulas(self._memory):
-                self._fits[grid_step] = max(1, self._memory.largest_batch(grid_step * GRID_S, self._limit))
+                fits = self._memory.largest_batch(grid_step * GRID_S, self._limit, near=near)
+            self._fits[grid_step] = max(1, fits)
         return self._fits[grid_step]
 
     def prediction(self, piece: Piece, kind: str) -> tuple[float, dict[str, Any]] | None:

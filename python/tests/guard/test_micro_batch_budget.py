@@ -23,10 +23,10 @@ class Fake:
 
     def __init__(self) -> None:
         self.about = {"length_per_second": 16_000}
-        self.asked: list[float] = []
+        self.asked: list[tuple[float, int]] = []
 
-    def largest_batch(self, seconds: float, limit: int | None) -> int:
-        self.asked.append(seconds)
+    def largest_batch(self, seconds: float, limit: int | None, near: int) -> int:
+        self.asked.append((seconds, near))
         return int(8 // seconds)
 
 
@@ -34,7 +34,7 @@ def test_short_clips_are_asked_for_once_and_rounded_up() -> None:
     fake = Fake()
     budget = MemoryBudget(fake)  # type: ignore[arg-type]
     assert [budget.size(Extent(n), 32) for n in (7_000, 8_000, 8_001, 32_000, 400_000)] == [16, 16, 8, 4, 1]
-    assert fake.asked == [0.5, 1.0, 2.0, 25.0]
+    assert fake.asked == [(0.5, 1), (1.0, 8), (2.0, 4), (25.0, 1)], "the search begins at the same seconds in all"
     assert budget.size(Extent(8_000), 3) == 3
 
 

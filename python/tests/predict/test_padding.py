@@ -31,7 +31,9 @@ def batch(*lengths: int) -> dict[str, Any]:
 
 
 def test_lengths_with_and_without_padding() -> None:
-    assert own_lengths(batch(3, 7, 5)) == [3, 7, 5]
+    for kind in (torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32):
+        masked = batch(3, 300, 5)
+        assert own_lengths({**masked, "attention_mask": masked["attention_mask"].to(kind)}) == [3, 300, 5]
     assert extent(batch(3, 7)) == Extent(7)
     unmasked = {n: v for n, v in batch(3, 7).items() if n != "attention_mask"}
     assert own_lengths(unmasked) is None
