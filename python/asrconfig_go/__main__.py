@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """As ``main``; imports are here, as Ctrl-C may come during them, too."""
+    """Run ``main``. Imports are here because Ctrl-C may arrive during them."""
     from ._core.files import storage_error, unanswered
     from ._core.output import UNWRITTEN, forgiving_streams, show
     from .errors import AsrConfigError

@@ -183,7 +183,7 @@ class TrainingConfig(PlanRecord):
 
         Args:
             dataset: A stream, or a ``datasets.Dataset`` where the plan's ``streaming`` is set.
-            options: Those of ``StreamBatches``.
+            options: Options of ``StreamBatches``.
 
         Returns:
             The steps.

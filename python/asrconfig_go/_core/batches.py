@@ -28,7 +28,7 @@ INPUTS: Final = ("input_values", "input_features", "input_ids")
 _AUDIO = (*INPUTS[:2], "audio", "speech", "mel", "spectrogram", "waveform")
 TOKENS_PER_SECOND: Final = WORDS["texts"].per_second
 FRAMES_PER_SECOND: Final = 100
-"""Of spectrograms of an unknown model: 10 ms a frame, as of log-mel features."""
+"""Frame rate assumed for spectrograms of an unknown model: 10 ms a frame, as in log-mel features."""
 B = TypeVar("B")
 """A batch: a mapping of tensors, a tuple or list of them, or one."""
 
@@ -327,7 +327,7 @@ def clip_lengths(inputs: object) -> list[int]:
 
 
 def spoken_lengths(inputs: object) -> list[int] | None:
-    """As ``own_lengths``; without a mask from the zeros at the end of raw audio, by which it is padded."""
+    """Like ``own_lengths``; without a mask, lengths follow from the zeros that pad raw audio."""
     lengths = own_lengths(inputs)
     values: Tensor = entries(inputs).get("input_values")
     if lengths is not None or not hasattr(values, "shape") or len(values.shape) != 2:

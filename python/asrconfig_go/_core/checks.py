@@ -147,9 +147,9 @@ def _of_arguments(name: str) -> bool:
 Checkpointing = Literal["reentrant", "non_reentrant"]
 """The kinds of gradient checkpointing; True is the usual one, False none."""
 StreamMode = Literal["random", "bucketed"]
-"""The same of a stream, of which a window of clips is known at a time."""
+"""The same for a stream, where only a window of clips is known at a time."""
 AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
-"""As transformers takes it; "" leaves the model's own."""
+"""The names that transformers takes; "" keeps the model's own."""
 Estimator = Literal["auto", "trace", "published"]
 TooLong = Literal["raise", "skip"]
 BadClipPolicy = Literal["report", "raise", "skip"]
@@ -158,7 +158,7 @@ OomSnapshot = Literal["off", "blocks", "history"]
 """What is written when GPU memory runs out: nothing, the allocator's blocks, or those and the allocations before."""
 DurationUnit = Literal["samples", "seconds"]
 CutRule = Literal["timestamps", "alignment", "silence"]
-"""By what a clip over the limit is cut."""
+"""What decides where a clip over the limit is cut."""
 Cluster = Literal["ray", "spark"]
 ReportAxis = Literal["time", "steps"]
 ExportFormat = Literal["csv", "jsonl", "chrome"]

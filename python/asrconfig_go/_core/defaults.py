@@ -13,24 +13,24 @@ SAMPLING_RATE: Final = 16_000
 OPTIMIZER: Final = "adamw_torch_fused"
 """The Trainer's default since transformers 5."""
 PRECISION: Final = "fp16"
-"""Of a memory estimate: what every GPU with tensor cores has."""
+"""The precision of a memory estimate: the one that every GPU with tensor cores has."""
 ACCUMULATION: Final = 1
-"""Micro-batches of an optimizer step whose memory is asked for."""
+"""Micro-batches of an optimizer step in a memory estimate."""
 TRACED_MICRO_BATCHES: Final = 3
-"""Of a step that a plan traces: the first, one with gradients beside it, the last; a further one repeats the third."""
+"""Micro-batches of a traced step: the first, one with gradients in memory, the last; more would repeat the third."""
 ALLOCATOR: Final = "expandable_segments:True"
-"""What a plan sets PYTORCH_CUDA_ALLOC_CONF to, and so what a question about memory is simulated with."""
+"""The PYTORCH_CUDA_ALLOC_CONF of a plan, with which memory is therefore simulated."""
 LORA_RANK: Final = 32
-"""Of adapters, where they are asked about without a rank."""
+"""The rank of adapters when none is passed."""
 EPOCHS: Final = 3.0
-"""Of a training whose length is not given."""
+"""Epochs of a training when none are passed."""
 MEAN_S: Final = 8.0
-"""Of clips whose durations are not known."""
+"""Mean duration in seconds of clips whose durations are unknown."""
 TOKENS: Final = 128
-"""Of the longest text, where texts are not measured: what guides pad them to."""
+"""Tokens of the longest text when texts are not measured: guides pad to this length."""
 LOADER_WORKERS: Final = 4
-"""Of each GPU, where none were measured."""
+"""Loader workers of each GPU when none were measured."""
 INTERVAL_MS: Final = 100.0
-"""Between two samples of a monitor."""
+"""Milliseconds between two readings of a monitor."""
 MAX_RETRIES: Final = 3
 """Restarts of a training."""

@@ -52,7 +52,7 @@ def lora_rank(model: Module) -> int:
 
 
 def checkpointing_depth(model: Module) -> int | None:
-    """Of how many layers, as transformers counts them, one is computed again; None where none is."""
+    """One layer out of how many, as transformers counts them, is checkpointed; None without checkpointing."""
     layers = [m.gradient_checkpointing for m in model.modules() if _is_layer(m)]
     if not any(layers):
         return None

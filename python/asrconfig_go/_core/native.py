@@ -93,7 +93,7 @@ _forked = False
 
 
 def _mark_forked() -> None:
-    """In a forked child: a library loaded by the parent is dead here; one not loaded yet may still be loaded."""
+    """Called in a forked child, where a library that the parent has loaded no longer works."""
     global _forked, _lock
     _lock = threading.Lock()  # another thread of the parent may have held it at the moment of the fork
     _forked = _library is not None
@@ -144,7 +144,7 @@ def _loading_hint() -> str:
 
 
 def _on_musl() -> bool:
-    """As in setup.py: the loader's name stands at the start of Python's executable."""
+    """Whether the C library is musl: the loader's name is near the start of Python's executable (as in setup.py)."""
     try:
         with Path(sys.executable).open("rb") as file:
             return b"/ld-musl-" in file.read(4096)

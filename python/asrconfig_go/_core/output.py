@@ -95,7 +95,7 @@ def _encodable(text: str, stream: IO[str]) -> str:
 
 
 def _encoding(stream: IO[str]) -> str:
-    """As the stream says; UTF-8 of one that does not, such as those that tests and notebooks put there."""
+    """The encoding of the stream; UTF-8 for one without, such as those of tests and notebooks."""
     return getattr(stream, "encoding", None) or "utf-8"
 
 

@@ -126,7 +126,7 @@ class BlockConvolution:
         self._spectrum: Array | None = None
 
     def __call__(self, clip: Array) -> Array:
-        """As many samples as the clip has, float32."""
+        """The augmented clip, float32, of the same length."""
         try:
             from scipy import fft
         except ImportError as error:

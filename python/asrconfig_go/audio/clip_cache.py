@@ -87,7 +87,7 @@ class Filled:
     silent: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """In one line, and the first error."""
+        """A line with the counts, and the first error."""
         text = f"{plural(self.clips - self.bad, 'clip')} prepared"
         if self.silent:
             text += f", {len(self.silent)} silent ({listed(self.silent, shown=3)})"
@@ -245,7 +245,7 @@ class DecodedCache(ClipCache):
 
     @property
     def sample_rate(self) -> int | None:
-        """Of the clips in hertz, as far as ``load`` has it."""
+        """The sampling rate of the clips in hertz; None where ``load`` has none."""
         return sample_rate_of(self.load)
 
     @property

@@ -138,7 +138,7 @@ def _decode_file(path: str, part: tuple[float, float] | None) -> Decoded:
 
 
 def decode_bytes(data: bytes | bytearray | memoryview, name: str, path: str = "") -> Decoded:
-    """As ``decode_file``, of a file in memory; its ``path`` may select a piece of it."""
+    """Like ``decode_file``, for a file in memory; ``path`` may select a piece of it."""
     return _decode(io.BytesIO(data), name, split_range(path, file=False)[1])
 
 
@@ -240,7 +240,7 @@ def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:
 
 
 def load_clip(source: object, sample_rate: int = SAMPLING_RATE) -> Decoded:
-    """As ``load_audio``, and whether one channel was taken because all cancel each other."""
+    """Like ``load_audio``, and whether one channel was taken because the channels cancel each other."""
     check_rate(sample_rate)
     name = name_of(source)
     samples, rate, one_channel = decode_source(source, name, sample_rate)
@@ -281,7 +281,7 @@ def decode_source(source: object, name: str, rate: int) -> Decoded:
 
 
 def _array(values: Any, name: str, rate: int) -> Decoded:
-    """As mono float32; int16 and int32 are taken as PCM samples of that width."""
+    """Convert samples to mono float32; int16 and int32 are PCM samples of that width."""
     if isinstance(values, str | bytes | dict) or values is None:
         raise InvalidArgumentError(f"{name} is not audio", _ACCEPTED)
     if hasattr(values, "detach"):

@@ -65,16 +65,15 @@ class LoaderRate:
     high: float
     """The slowest and the fastest tenth of the clips in the order they were read."""
     warm_rate: float | None
-    """Of the same clips read again, from the page cache; None when there was no time for it. Later epochs run at it
-    where the data fits into free memory."""
+    """The rate of reading the same clips again, from the page cache; None when there was no time for it."""
     clips: int
     bad: int
     """Clips that could not be read."""
     audio_s: float
     took_s: float
-    """Of the first pass."""
+    """Seconds that the first pass took."""
     size_bytes: int
-    """Of the files as they are stored."""
+    """Bytes of the files as stored."""
     codecs: tuple[CodecRate, ...]
     resampled: int
     """Clips of another sampling rate than the model's."""

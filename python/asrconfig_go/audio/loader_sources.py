@@ -37,11 +37,11 @@ _GETITEM = "the dataset's own __getitem__"
 
 @dataclass(frozen=True)
 class Reading:
-    """A clip that was read. ``audio`` is None where the dataset has made the model's input of it."""
+    """A clip that was read. ``audio`` is None where the dataset holds the model's input instead."""
 
     audio: Array | None
     sampling_rate: int
-    """Of ``audio``; ``stored_rate`` is the file's, which a dataset may have resampled."""
+    """The rate of ``audio``; ``stored_rate`` is that of the file, which a dataset may have resampled."""
     seconds: float
     size_bytes: int
     codec: str

@@ -1,4 +1,4 @@
-"""Long clips of a dataset in pieces, and what became of them."""
+"""Cuts the long clips of a dataset into pieces, and reports what became of them."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ _PREPARED = ("labels", "input_values", "input_features")
 
 @dataclass(frozen=True, repr=False)
 class LongClips:
-    """Of clips over ``limit_s`` seconds; hours are of audio. Those that are not cut are ``kept_whole`` or left out."""
+    """What became of clips over ``limit_s`` seconds. Those that could not be cut are ``kept_whole`` or left out."""
 
     limit_s: float
     clips: Mapping[str, int] = field(default_factory=dict)
     """Clips that were cut, by rule: ``"timestamps"``, ``"alignment"``, ``"silence"``."""
     pieces: Mapping[str, int] = field(default_factory=dict)
-    """By rule, too."""
+    """Pieces that they were cut into, by rule."""
     not_cut: Mapping[str, int] = field(default_factory=dict)
-    """Clips that no rule could cut, by why."""
+    """Clips that no rule could cut, by reason."""
     lost: Mapping[str, float] = field(default_factory=dict)
-    """Hours of cut clips that are in no piece, by why."""
+    """Hours of cut clips that are in no piece, by reason."""
     cut_hours: float = 0.0
-    """Of the pieces."""
+    """Hours of the pieces."""
     not_cut_hours: float = 0.0
     loud: int = 0
-    """Cuts at no silence, where there was none near enough."""
+    """Cuts within speech, where no silence was near enough."""
     kept_whole: bool = False
 
     @property
     def lost_hours(self) -> float:
-        """Of cut clips and of those that are left out."""
+        """Hours that are not trained on: parts of cut clips, and clips that are left out."""
         return sum(self.lost.values()) + (0.0 if self.kept_whole else self.not_cut_hours)
 
     def lines(self) -> Iterator[str]:
-        """In sentences; none of what did not happen."""
+        """Yields a sentence for each thing that happened."""
         limit = f"over {self.limit_s:g} s"
         for rule, count in self.clips.items():
             loud = f", {self.loud} of the cuts at no silence" if rule == "silence" and self.loud else ""
@@ -91,7 +91,7 @@ def _counted(
 
 
 def _by_kind(reasons: Iterable[str]) -> dict[str, int]:
-    """Count reasons that differ only in their numbers as one, by the first of them."""
+    """Count reasons, merging those that differ only in their numbers under the first of them."""
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
         kinds.setdefault("".join(c for c in reason if not c.isdigit() and c not in ".-"), []).append(reason)
@@ -100,7 +100,7 @@ def _by_kind(reasons: Iterable[str]) -> dict[str, int]:
 
 def _named(group: list[str]) -> str:
     first = group[0] if len(group[0]) <= _SHOWN else f"{group[0][: _SHOWN - 1]}…"
-    return first if len(set(group)) == 1 else f"{first}, and the like"
+    return first if len(set(group)) == 1 else f"{first}, and similar"
 
 
 def _amount(hours: float) -> str:
@@ -108,11 +108,11 @@ def _amount(hours: float) -> str:
 
 
 def table_problem(dataset: Dataset) -> str:
-    """The reason why the clips of a table cannot be cut, or ""."""
+    """Why the clips of a table cannot be cut, or ""."""
     import pyarrow as pa
 
     if any(name in dataset.column_names for name in _PREPARED):
-        return "their labels or inputs are made already: select before that"
+        return "their labels or inputs were already computed: select before that"
     kind = dataset.data.table.schema.field(audio_column(schema_of(dataset))).type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return ""
@@ -138,7 +138,7 @@ def table_with_pieces(
 
 
 def _scaled(values: Sequence[Any], shares: Sequence[float]) -> list[Any]:
-    """Lengths of pieces that are ``shares`` of clips of these lengths, in any unit."""
+    """Scale the lengths of clips, in any unit, to those of pieces that are ``shares`` of them."""
     new = [None if value is None else value * share for value, share in zip(values, shares, strict=True)]
     integers = all(isinstance(value, int | None) for value in values)
     return [None if value is None else round(value) for value in new] if integers else new
@@ -204,7 +204,9 @@ class _Clips:
             self._rows = source.undecoded().with_format(None)
             self._audio = audio_column(schema_of(dataset))
         elif source.kind not in ("list", "paths"):
-            self.problem = f"the rows of a {type(dataset).__name__} are its own: pass a datasets.Dataset or a list"
+            self.problem = (
+                f"the rows of a {type(dataset).__name__} cannot be replaced: pass a datasets.Dataset or a list"
+            )
 
     def clip(self, row: int, duration: float) -> tuple[Any, float, str, Any]:
         item = self._rows[row]
@@ -232,7 +234,7 @@ def _piece(item: Any, piece: Piece) -> Any:
 def cut_settings(
     limit_s: float, align: CTCAligner | None, processor: ProcessorMixin, limits: Limits | None
 ) -> CutSettings:
-    """For pieces of at most ``limit_s`` seconds, with no more labels of ``processor`` than a decoder has positions."""
+    """Settings for pieces of at most ``limit_s`` seconds, with no more labels than a decoder has positions."""
     if limits is None or limits.positions is None:
         return CutSettings(limit_s, align)
     tokenizer = processor.tokenizer
@@ -248,10 +250,10 @@ def cut_long_clips(
     keep_whole: bool = False,
     progress: bool = False,
 ) -> tuple[Any | None, LongClips, list[int]]:
-    """These ``rows`` of ``dataset``, those over the limit in pieces where a rule allows it.
+    """Select ``rows`` of ``dataset``, and cut those over the limit into pieces where a rule allows it.
 
-    ``seconds`` are those of all rows. Those that cannot be cut, which the list names, are left out unless
-    ``keep_whole``. None in place of a dataset where no clip is cut.
+    ``seconds`` are the durations of all rows. Returns the new dataset (None where no clip is cut), the counts, and the
+    rows that cannot be cut, which are left out unless ``keep_whole``.
     """
     long = [row for row in rows if seconds[row] > settings.limit_s]
     clips, cuts, problems = _Clips(dataset), dict[int, CutClip](), dict[int, str]()

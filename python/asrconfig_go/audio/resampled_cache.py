@@ -184,7 +184,7 @@ class ResampledCache(ClipCache):
 
     @property
     def unsaved(self) -> int:
-        """Those of the loaded clips that could not be kept."""
+        """How many loaded clips could not be cached."""
         return self._unsaved
 
     @property

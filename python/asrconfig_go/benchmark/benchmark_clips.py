@@ -41,7 +41,7 @@ class ClipSample:
 
     @property
     def clips(self) -> int:
-        """In all steps."""
+        """Clips of all steps."""
         return self.steps * self.effective_batch
 
     @property
@@ -176,7 +176,7 @@ def _settings(cores: float, planned: tuple[int, int | None]) -> list[_LoaderSett
 
 
 def _measure(sample: ClipSample, collator: DataCollator, batch: int, fewest: int) -> tuple[Dataset, int]:
-    """As many clips as one process loads in a second, whole batches, at least ``fewest`` of them."""
+    """As many whole batches as one process loads in a second, at least ``fewest``; returns them, and how many."""
     began, batches = time.perf_counter(), 0
     for _ in _loader(sample.dataset, collator, batch, _LoaderSetting(0, None)):
         batches += 1

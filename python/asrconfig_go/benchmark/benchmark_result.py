@@ -107,7 +107,7 @@ class BenchmarkResult(Shown, kind="benchmark"):
 
     @property
     def verdict(self) -> Literal["", "faster", "slower", "undecided"]:
-        """Of the plan, in every one of enough rounds; ``""`` where nothing is compared."""
+        """What the plan was in every round, if there were enough of them; ``""`` where nothing is compared."""
         if self.speedup is None:
             return ""
         if self.too_few_rounds or self.speedup.low <= 1 <= self.speedup.high:

@@ -1,4 +1,4 @@
-"""A block: a few steps of a real Trainer with one side's settings, on a copy of the model, in isolation."""
+"""Blocks: a few steps of a real Trainer with one side's settings, on a copy of the model, in isolation."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class WarmedUp:
 
 @contextlib.contextmanager
 def warmed_up(trainer: Trainer, batches: int) -> Iterator[None]:
-    """Put this number of batches before those of ``trainer``, and end its loader's workers afterwards.
+    """Prepend ``batches`` warm-up batches to those of ``trainer``, and end its loader's workers afterwards.
 
-    The garbage collector would end them only after 5 s, since it destroys their queues first.
+    The garbage collector would take 5 s to end them, since it destroys their queues first.
     """
     make, made = trainer.get_train_dataloader, list[Any]()
 
@@ -83,7 +83,7 @@ def warmed_up(trainer: Trainer, batches: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def nothing_left_behind() -> Iterator[None]:
-    """Restore everything that a training changes in this process."""
+    """Restore everything that a training has changed in this process."""
     state, environment = rng_state(), dict(os.environ)
     with backends_kept(), _accelerate_kept(), _quiet():
         try:
@@ -98,7 +98,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _accelerate_kept() -> Iterator[None]:
-    """Restore the state, such as precision, that all accelerators of a process share: another Trainer uses it."""
+    """Restore the state, such as precision, that all accelerators of a process share, as another Trainer uses it."""
     from accelerate.state import AcceleratorState, GradientState, PartialState
 
     shared = [kind._shared_state for kind in (AcceleratorState, GradientState, PartialState)]
@@ -113,7 +113,7 @@ def _accelerate_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def off_the_gpu(model: Module) -> Iterator[None]:
-    """Move ``model`` to host memory: a copy is trained, and a real training has only one on the GPU."""
+    """Move ``model`` to host memory: a copy of it is trained, and a real training has only one model on the GPU."""
     first = next(model.parameters(), None)
     device = None if first is None or not first.is_cuda else first.device
     if device is not None:
@@ -164,7 +164,7 @@ _REPORTED = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 
 @dataclass(frozen=True)
 class Bench:
-    """What all blocks have in common. ``trainer_options`` go to the Trainer."""
+    """What all blocks have in common. ``trainer_options`` are passed to the Trainer."""
 
     model: Module
     sample: ClipSample
@@ -185,7 +185,7 @@ class BlockFailed(Exception):
 
 @dataclass
 class BlockRun:
-    """A block that was trained, the settings that it had, and what could not be done as planned."""
+    """A trained block, its settings, and notes on what could not be done as planned."""
 
     block: Block
     settings: dict[str, Any]
@@ -195,7 +195,7 @@ class BlockRun:
 def run_block(
     bench: Bench, side: Side, steps: int, *, warm_up: int | None = None, on_step: Callable[[int], None] = lambda n: None
 ) -> BlockRun:
-    """Train ``steps`` steps behind those that warm up. Raises ``BlockFailed``; Ctrl-C goes through."""
+    """Train ``steps`` steps after the warm-up. Raises ``BlockFailed``; Ctrl-C interrupts it."""
     failed = None
     with nothing_left_behind():
         try:
@@ -231,7 +231,7 @@ def _run(bench: Bench, side: Side, steps: int, warm_up: int, on_step: Callable[[
         with warmed_up(trainer, warm_up * trainer.args.gradient_accumulation_steps):
             trainer.train()
     if phases.block is None:
-        raise InternalError(f"{side.name}: the Trainer made {trainer.state.global_step} steps of {warm_up + steps}")
+        raise InternalError(f"{side.name}: the Trainer ran {trainer.state.global_step} of {warm_up + steps} steps")
     block = replace(phases.block, out_of_memory=0 if guard is None else len(guard.events))
     return BlockRun(block, side.shown(trainer.args), tuple(dict.fromkeys(str(warning.message) for warning in caught)))
 
@@ -245,8 +245,8 @@ def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
     args = side.arguments(folder, steps, bench.seed, model)
     if args.world_size > 1 or args.n_gpu > 1:
         hint = "set CUDA_VISIBLE_DEVICES=0 before starting Python, and do not use torchrun"
-        raise UnsupportedError("a benchmark is of one device", hint)
-    if bench.collator is not None:  # which reads columns that the model does not know
+        raise UnsupportedError("a benchmark uses one device", hint)
+    if bench.collator is not None:  # a collator may read columns that the model does not take
         args.remove_unused_columns = False
     options = {"data_collator": bench.collator, **bench.trainer_options}
     rows = with_lengths(bench.sample, side.plan)
@@ -256,7 +256,7 @@ def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
 
 
 def processor_option(trainer_class: type[Trainer], processor: ProcessorMixin | None) -> dict[str, object]:
-    """The processor under the name that the installed Trainer has for it."""
+    """The processor as the keyword argument of the installed Trainer."""
     if processor is None:
         return {}
     names = inspect.signature(trainer_class.__init__).parameters
@@ -265,23 +265,25 @@ def processor_option(trainer_class: type[Trainer], processor: ProcessorMixin | N
 
 
 def checked_model(model: Module) -> None:
-    """Raise ``InvalidArgumentError`` for what is not a torch module with weights to train."""
+    """Raise ``InvalidArgumentError`` unless ``model`` is a torch module with trainable weights."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
         hint = "load it first, with from_pretrained or load_model"
         raise InvalidArgumentError(f"model = {type(model).__name__} is not a torch module", hint)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InvalidArgumentError("the model has no weights to train", "unfreeze some: parameter.requires_grad = True")
+        raise InvalidArgumentError(
+            "the model has no trainable weights", "unfreeze some: parameter.requires_grad = True"
+        )
 
 
 _STEPS = 2
 
 
 def profile_side(bench: Bench, side: Side, folder: Path) -> str:
-    """Train two steps of ``side`` under the profiler; the path of its ``….pt.trace.json``, beside which is a table.
+    """Train two steps of ``side`` under the profiler; returns the path of the trace. A table is written beside it.
 
-    Raises ``BlockFailed`` as ``run_block``.
+    Raises ``BlockFailed`` like ``run_block``.
     """
     from ..train.train_options import step_profiler, write_profile
 
@@ -292,7 +294,7 @@ def profile_side(bench: Bench, side: Side, folder: Path) -> str:
 
 
 def checked_folder(name: str | os.PathLike[str] | None) -> Path | None:
-    """The folder for traces, made if need be. Raises ``NotFoundError`` where nothing can be written."""
+    """The folder for traces, created if missing. Raises ``NotFoundError`` if it is not writable."""
     if name is None:
         return None
     folder = Path(name)

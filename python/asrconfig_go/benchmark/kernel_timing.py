@@ -160,7 +160,7 @@ class _CPUClock:
         return contextlib.nullcontext()
 
     def seconds(self, run: Run, times: int) -> float:
-        """Of one of so many runs in a row."""
+        """Seconds of one of ``times`` consecutive runs."""
         start = time.perf_counter()
         for _ in range(times):
             run()
@@ -191,7 +191,7 @@ class _GPUClock:
         return chosen
 
     def seconds(self, run: Run, times: int) -> float:
-        """Of one of so many runs in a row, on the GPU."""
+        """Seconds of one of ``times`` consecutive runs, on the GPU."""
         before = time.perf_counter()
         run()
         dispatch = time.perf_counter() - before

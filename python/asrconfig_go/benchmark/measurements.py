@@ -12,7 +12,7 @@ from ..watch.watch_records import Readings as Readings  # a public name of this 
 
 OUT_OF_MEMORY = "out of memory"
 ENOUGH_ROUNDS = 5
-"""Of fewer rounds nothing is concluded: one of four is too easily an accident."""
+"""No conclusion is drawn from fewer rounds: one in four differs too easily by accident."""
 _DOUBT = 1.02
 _FIXED = 1.2  # times the longest clip: no batch pads so far
 
@@ -36,7 +36,7 @@ class Spread:
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Spread:
-        """Of at least one value."""
+        """The spread of at least one value."""
         return cls(statistics.median(values), min(values), max(values), len(values))
 
     @classmethod
@@ -73,7 +73,7 @@ class StepParts:
 
 
 PARTS = ("waiting", "forward", "backward", "optimizer", "other")
-"""Of a step: for the next batches, the model, its gradients, clipping and the optimizer, what else the Trainer does."""
+"""The parts of a step: waiting for batches, forward, backward, clipping and optimizer, all else in the Trainer."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class SideResult:
 
     @cached_property
     def seconds(self) -> Spread | None:
-        """Of a block, over the rounds."""
+        """Seconds of a block, over the rounds."""
         return Spread.of(turn.seconds for turn in self.rounds)
 
     @cached_property
@@ -171,8 +171,9 @@ class SideResult:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Of the time of all steps, by ``PARTS``; empty without blocks. On a GPU they need not add up to 1: it works
-        while batches are waited for.
+        """Shares of the time of all steps, by ``PARTS``; empty without blocks.
+
+        On a GPU they need not add up to 1: it works while batches are waited for.
         """
         steps = [step for block in self.blocks for step in block.steps]
         total = sum(step.seconds for step in steps)

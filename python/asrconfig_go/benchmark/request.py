@@ -200,7 +200,7 @@ def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
 
 
 def default_side(effective_batch: int | None) -> Side:
-    """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
+    """The settings of the installed Trainer's defaults, accumulated to ``effective_batch`` where one is given.
 
     Raises ``InvalidArgumentError`` where only micro-batches of a single clip add up to that batch.
     """
@@ -220,8 +220,9 @@ def default_side(effective_batch: int | None) -> Side:
 
 
 def original_side(original: Original) -> Side:
-    """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
+    """The side of an original configuration.
 
+    It is TrainingArguments, a plan, a dictionary with the names of either, or a file (JSON, ``training_args.bin``).
     Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
     file and ``CorruptFileError`` for one that holds no settings.
     """

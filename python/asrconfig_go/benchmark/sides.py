@@ -125,12 +125,12 @@ def _size(name: str, settings: Mapping[str, Any]) -> int:
 
 
 def batch_settings(size: int, accumulated: int) -> dict[str, int]:
-    """By the Trainer's names."""
+    """The batch settings under the Trainer's names."""
     return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
 
 
 def defaults(arguments_class: Kind | None = None) -> dict[str, Any]:
-    """Those of the installed TrainingArguments, or of a class of the user's."""
+    """The defaults of the installed TrainingArguments, or of ``arguments_class``."""
     from transformers import TrainingArguments
 
     return {field.name: field.default for field in dataclasses.fields(arguments_class or TrainingArguments)}

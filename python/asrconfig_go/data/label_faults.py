@@ -332,7 +332,7 @@ def _suspects(
 
 
 def _may_not_fit(sizes: Array, seconds: Sequence[float] | None, rules: LabelRules) -> Any:
-    """Of CTC the rows with labels for more than half of the frames, as each may be equal to the one before."""
+    """For CTC, the rows with labels for more than half of the frames, as each label may equal the one before."""
     import numpy as np
 
     limits = rules.limits

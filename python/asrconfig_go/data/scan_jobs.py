@@ -64,7 +64,7 @@ def wait(job: int, advance: Advance = lambda done, total: None, total: int | Non
 
 
 Task = Callable[[int, int], Any]
-"""Of a part's index and the number of parts."""
+"""A function of a part's index and the number of parts."""
 
 
 def _by_ray(task: Task) -> Iterator[Any]:
@@ -101,9 +101,9 @@ def _reach(address: str) -> None:
 
 
 def _by_spark(task: Task) -> Iterator[Any]:
-    """In the session of this process, or a new one, configured as by spark-submit.
+    """Run in the Spark session of this process, or in a new one, configured as by spark-submit.
 
-    What executors send is kept on their disks until the driver takes it, a partition after the other.
+    What executors send is kept on their disks until the driver takes it, one partition after another.
     """
     try:
         from pyspark import StorageLevel

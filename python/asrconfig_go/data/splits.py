@@ -197,7 +197,7 @@ class ManifestRow:
     path: str
     offset: float
     seconds: float
-    """Of a piece; 0 is to the end of the file."""
+    """Duration of a piece; 0 means to the end of the file."""
     piece: bool
     text: str | None
     extra: list[str | None] | None

@@ -93,7 +93,7 @@ def _levels(audio: torch.Tensor | None) -> tuple[float | None, float | None, int
 
 
 def findings(clips: list[Measured], model: torch.nn.Module) -> list[tuple[str, ...]]:
-    """In words, for each clip of a batch."""
+    """Findings in words for each clip of a batch."""
     rules = rules_of(model)
     seconds = [c.seconds for c in clips if c.seconds is not None]
     loud = [c.loudness for c in clips if c.loudness is not None]

@@ -70,7 +70,7 @@ class _Reader(ast.NodeTransformer):
         self._kwargs, self.passes_num_items = kwargs, False
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """By one name for each of loss and labels."""
+        """Rename the variants of loss and labels to one name each."""
         return ast.Name(next((name for pattern, name in _RENAMED if pattern.fullmatch(node.id)), node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

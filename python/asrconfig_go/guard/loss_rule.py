@@ -34,7 +34,7 @@ GivenRule = WeightRule | Callable[[Any], Any]
 
 
 class LossRule:
-    """That of one training.
+    """The rule of one training.
 
     Attributes:
         unfit: Why the loss has no rule, once that was measured; "" before, and where it has one.
@@ -70,7 +70,7 @@ class LossRule:
 
     @property
     def in_evaluation(self) -> str | None:
-        """That of single batches, which ``num_items_in_batch`` counts alone if at all: of the table, or as given."""
+        """The rule of single batches, whose ``num_items_in_batch`` is theirs alone: by the table, or as given."""
         return self._table.rule if self._table is not None else self.name if self.is_given else None
 
     @property

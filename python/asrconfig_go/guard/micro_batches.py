@@ -91,7 +91,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 class MemoryBudget(Budget):
-    """As many samples of each length as a memory model predicts to fit.
+    """Allows as many samples of each length as a memory model predicts to fit.
 
     When a micro-batch does not fit in spite of the prediction, half of it becomes the limit, as in ``Budget``. The
     limit grows by a quarter after 100 optimizer steps without a failure, up to what is predicted to fit. After another
@@ -132,7 +132,7 @@ class MemoryBudget(Budget):
         return self._fits[grid_step]
 
     def prediction(self, piece: Piece, kind: str) -> tuple[float, dict[str, Any]] | None:
-        """As of any budget; transcripts are assumed to have a usual length."""
+        """See ``Budget.prediction``; transcripts are assumed to have a usual length."""
         from ..predict.memory_settings import Shape
 
         seconds = piece.extent.length / self.rate

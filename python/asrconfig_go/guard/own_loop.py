@@ -65,7 +65,7 @@ class OwnLoop(Loop):
         return {type(self.model).__name__: self.model, "loss_fn": self._loss_fn}
 
     def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
-        """Of the loss divided by the accumulation steps."""
+        """Compute the gradient of the loss divided by the accumulation steps."""
         loss = self.loss(call, part)
         check_gradient(loss)
         share = loss if weight is None else loss * factor(weight, loss)
@@ -113,7 +113,7 @@ class OwnLoop(Loop):
         (loss * scale).backward()
 
     def loss(self, call: Call, part: Batch) -> Any:
-        """By the loss function; raises ``InvalidArgumentError`` for what is not one number."""
+        """Call the loss function; raises ``InvalidArgumentError`` if it does not return one number."""
         loss: object = self._loss_fn(self._wrapped, part)
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss.reshape(()) if loss.dim() else loss

@@ -151,7 +151,7 @@ class Gradient:
         self._attributes: dict[int, dict[str, Any]] = {}
 
     def of(self, part: Batch, seed: int = 0, scale: float = 1.0, keep: bool = False) -> torch.Tensor:
-        """That of ``scale`` times the loss of ``part``; ``keep``: what it has changed stays for the next one.
+        """The gradient of ``scale`` times the loss of ``part``; ``keep``: do not restore what it has changed.
 
         Raises ``NotMeasuredError`` where it is not finite, ``UnfitStepError`` where weights change.
         """
@@ -232,7 +232,7 @@ def _differing(changed: dict[int, dict[str, Any]], parts: list[Any]) -> str:
 
 
 def _sums(p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of a gradient times a wave, as softmax makes the plain sum of the largest ones 0, and times the weights."""
+    """Sums of a gradient times a wave, as softmax makes the plain sum of the largest 0, and times the weights."""
     if p.grad is None or not p.numel():
         return (torch.zeros((), dtype=torch.float64, device=p.device),) * 2
     gradient = (p.grad.to_dense() if p.grad.is_sparse else p.grad).detach().double()

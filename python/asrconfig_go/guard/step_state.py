@@ -259,7 +259,7 @@ def same_value(one: object, other: object) -> bool:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """In host memory, as the GPU's has just run out."""
+    """A copy in host memory, as the GPU's has just run out."""
     return tensor.detach().to("cpu", copy=True)
 
 

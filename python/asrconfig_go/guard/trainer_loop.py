@@ -76,7 +76,7 @@ class TrainerLoop(Loop):
 
     @property
     def is_in_16_bits(self) -> bool:
-        """By the Trainer's arguments."""
+        """Whether the Trainer's arguments ask for fp16 or bf16."""
         return bool(self.trainer.args.fp16 or self.trainer.args.bf16)
 
     @property
@@ -156,7 +156,7 @@ class TrainerLoop(Loop):
         return [p for p in parameters if id(p) not in own]
 
     def prepare(self) -> None:
-        """As ``training_step`` begins."""
+        """Do what ``training_step`` does first."""
         self.trainer.model.train()
 
     def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
@@ -192,7 +192,7 @@ class TrainerLoop(Loop):
         return loss.float() if loss.element_size() < 4 else loss  # they are added up
 
     def gradient(self, call: Call, part: Batch, scale: float) -> None:
-        """By the Trainer's step, past the accelerator, so that no scaler of losses is asked."""
+        """Run the Trainer's step without the accelerator's backward, so that no loss scaler is involved."""
         model, args, kwargs = call.arguments
         parameters, direct = self.parameters(), torch.Tensor.backward
         start = tensor_sums(parameters) if self.is_custom else []
@@ -219,7 +219,7 @@ class TrainerLoop(Loop):
             raise UnfitStepError("does not call accelerator.backward")
 
     def loss(self, call: Call, part: Batch) -> Any:
-        """By ``compute_loss``."""
+        """Call the Trainer's ``compute_loss``."""
         model, args, kwargs = call.arguments
         trainer, items = self.trainer, args[0] if args else kwargs.get("num_items_in_batch")
         with trainer.compute_loss_context_manager():

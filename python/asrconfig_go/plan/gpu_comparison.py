@@ -61,7 +61,7 @@ class Comparison(Shown, ComparisonRecord, kind="comparison"):
     """
 
     rows: tuple[GPUPlan, ...]
-    """In the order asked for."""
+    """The GPUs in the order requested."""
 
     @property
     def cheapest(self) -> GPUPlan | None:

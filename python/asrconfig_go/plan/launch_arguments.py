@@ -49,16 +49,16 @@ def layer_classes(model: torch.nn.Module) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Units:
-    """What FSDP shards by, and which of its versions."""
+    """The layers that FSDP shards by, and the version of FSDP."""
 
     layers: tuple[str, ...]
     version: int
 
 
 def fsdp_units(layers: Sequence[str], model: torch.nn.Module | None) -> Units:
-    """Of the class names given, or of the model's.
+    """The units for these class names, or for the model's own.
 
-    Version 2, but 1 for models without text embeddings (wav2vec2 and its kin): accelerate 1.15 asks each model for
+    Version 2, but 1 for models without text embeddings (wav2vec2 and similar): accelerate 1.15 asks each model for
     them, and theirs raise ``NotImplementedError``. Without the model its layers' names are needed.
     """
     names = _checked_layers(layers, model)

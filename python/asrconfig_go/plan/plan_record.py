@@ -96,7 +96,7 @@ class Overrides:
 P = TypeVar("P", bound="PlanRecord")
 
 FILE = "training_config.json"
-"""In the folder of a training."""
+"""The plan's file in the folder of a training."""
 
 
 def _between(low: float, high: float) -> Callable[[Any], str]:

@@ -31,7 +31,7 @@ class Selection:
     unreadable: array[int]
     """Left out: their duration is not a number, as ``scan_audio`` gives it for bad files."""
     to_cut: array[int]
-    """Of ``kept``: over ``chunk_length_s``. Those that ``config.select`` did not cut are in ``not_cut`` instead."""
+    """Those of ``kept`` over ``chunk_length_s``. The ones that ``config.select`` did not cut are in ``not_cut``."""
     kept_hours: float
     too_long_hours: float
     to_cut_hours: float

@@ -223,7 +223,7 @@ class StepRecord:
 
     @property
     def calibration(self) -> StepCalibration:
-        """As ``compare_gpus`` takes it."""
+        """The calibration in the form that ``compare_gpus`` takes."""
         return StepCalibration(self.factor, self.low, self.high, self.steps, self.kernels)
 
 

@@ -1,12 +1,12 @@
-"""A planned configuration as ``transformers.TrainingArguments`` of the installed version, 4.46 or newer.
+"""Converts a plan to the ``TrainingArguments`` of the installed transformers, 4.46 or newer.
 
-What a version knows is read from the fields of its TrainingArguments, never from its version string. A planned setting
-that the installed version does not know, or that this machine cannot do, is left at the Trainer's default and reported
-by one ``UnsupportedSettingWarning``; nothing is dropped silently.
+What a version supports is read from the fields of its TrainingArguments, never from its version string. A planned
+setting that the installed version or this machine does not support is left at the Trainer's default and reported by one
+``UnsupportedSettingWarning``; nothing is dropped silently.
 
-docs/reference/settings.md says where the settings go that are not the Trainer's matter.
-``report_to`` is left at the Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass
-``report_to="tensorboard"`` to see the memory curves of ``AdaptiveMemoryCallback``.
+docs/reference/settings.md says where the settings go that are not TrainingArguments. ``report_to`` is left at the
+Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass ``report_to="tensorboard"``
+to see the memory curves of ``AdaptiveMemoryCallback``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SAME_NAME = (
     "dataloader_num_workers", "dataloader_pin_memory",
 )  # fmt: skip
 
-# Of overrides by transformers' names, the fields of a plan that others follow or that predictions are for.
+# Names of overrides in transformers, and the fields of a plan that other fields or predictions depend on.
 _FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name == "learning_rate"} | {
     "optim": "optimizer",
     "gradient_checkpointing": "gradient_checkpointing",
@@ -54,9 +54,9 @@ LACKING = {
     "every_n_layers": "this transformers checkpoints every layer: a step takes longer, and less memory",
     "offload_checkpoints": ("this transformers keeps checkpoints on the GPU: a step takes more memory than planned"),
 }
-"""What transformers older than 5.23 does instead of these settings."""
+"""What transformers older than 5.23 does instead, by setting."""
 REPORTED = "_asrconfig_reported"
-"""The attribute of arguments that holds which planned settings are not in them: unsupported ones, and overridden."""
+"""The attribute of arguments that lists the planned settings that they lack: unsupported and overridden ones."""
 
 
 def _identity(value: Any) -> Any:
@@ -66,23 +66,22 @@ def _identity(value: Any) -> Any:
 def _group_by_length(strategy: object) -> bool:
     if strategy not in ("group_by_length", "random"):
         raise InvalidArgumentError(
-            f"train_sampling_strategy = {strategy!r} is not known to the installed transformers",
+            f"train_sampling_strategy = {strategy!r} is not supported by the installed transformers",
             'it knows "random" and "group_by_length"',
         )
     return bool(strategy == "group_by_length")
 
 
 def _fraction_of_steps(ratio: float) -> float:
-    """A ratio as ``warmup_steps``, where numbers under 1 are a share of all steps and 1 would be a single step."""
+    """A ratio as ``warmup_steps``, where numbers below 1 are a fraction of all steps, and 1 is a single step."""
     return min(float(ratio), math.nextafter(1.0, 0.0))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Rename:
-    """A TrainingArguments field under its older and its newer name, with the value's form in either.
+    """The older and the newer name of a TrainingArguments field, and how values convert between them.
 
-    The newer name is used wherever it exists, the older one where only that does. ``to_old`` is None where the older
-    name cannot stand for the newer one.
+    The newer name is used wherever it exists. ``to_old`` is None where the older name cannot replace the newer one.
     """
 
     old: str
@@ -116,16 +115,17 @@ def build(
     arguments_class: type[TrainingArguments] | None = None,
     model: torch.nn.Module | None = None,
 ) -> TrainingArguments:
-    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan, for a Trainer alone.
+    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan, for a Trainer without the
+    guard.
 
-    Overrides that only ``Seq2SeqTrainingArguments`` knows, as ``predict_with_generate``, choose that class.
-    ``overrides`` are TrainingArguments' own names, older and newer ones, and win over the plan. A name that the
-    installed version does not know raises ``InvalidArgumentError`` with the nearest known one. Without transformers
-    ``UnsupportedError`` is raised. Unsupported settings are reported by ``UnsupportedSettingWarning``.
+    ``overrides`` have the names of TrainingArguments, older or newer ones, and win over the plan. Those that only
+    ``Seq2SeqTrainingArguments`` has, such as ``predict_with_generate``, choose that class. An unknown name raises
+    ``InvalidArgumentError``, which suggests the nearest known one. Without transformers ``UnsupportedError`` is raised.
+    Unsupported settings are reported by ``UnsupportedSettingWarning``.
     """
     fields = _Fields(arguments_class or _class_for(overrides))
     chosen = fields.resolve(overrides)
-    if not _RECOMPUTING & chosen.keys():  # whose batch may not fit with other checkpointing
+    if not _RECOMPUTING & chosen.keys():  # with other checkpointing, that batch may not fit
         config = config.without_guard()
     overridden = _override(config, chosen)
     planned = _planned(config, fields, chosen, model)
@@ -140,7 +140,7 @@ def build(
 
 
 def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
-    """Add the followers of overridden fields to ``chosen``, and warn of what no longer holds; returns these fields."""
+    """Add the fields that follow from overridden ones to ``chosen``, warn of what no longer holds, return all."""
     changes = {field: chosen[name] for name, field in _FIELDS.items() if chosen.get(name) is not None}
     for field in _OF_A_STEP & changes.keys():
         changes[field] = checked_setting(field, changes[field])
@@ -152,7 +152,7 @@ def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
 
 
 def named(settings: Mapping[str, Any], arguments_class: type[TrainingArguments] | None = None) -> dict[str, Any]:
-    """Settings by older or newer names of TrainingArguments under those of the installed version.
+    """Rename settings, with older or newer names of TrainingArguments, to the names of the installed version.
 
     Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
     """
@@ -164,13 +164,13 @@ def arguments_of(
     output_dir: str | os.PathLike[str],
     arguments_class: type[TrainingArguments] | None = None,
 ) -> TrainingArguments:
-    """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
+    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from settings, without a plan."""
     fields = _Fields(arguments_class or default_class())
     return fields.cls(output_dir=os.fspath(output_dir), **fields.resolve(dict(settings)))
 
 
 def _class_for(overrides: Mapping[str, Any]) -> type[TrainingArguments]:
-    """The class that knows all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
+    """The class that has all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
     usual = default_class()
     from transformers import Seq2SeqTrainingArguments
 
@@ -200,26 +200,26 @@ class _Fields:
         return name in self.types
 
     def has_warmup_ratio(self, name: str) -> bool:
-        """Whether ``name`` is warmup_ratio and still means something.
+        """Whether ``name`` is warmup_ratio, and the installed version still uses it.
 
-        ``warmup_steps`` has always been there; since it takes fractions, the ratio is deprecated or gone.
+        Since ``warmup_steps`` takes fractions, the ratio is deprecated or removed.
         """
         return name == "warmup_ratio" and name in self and "float" not in self.types["warmup_steps"]
 
     def resolve(self, overrides: dict[str, Any]) -> dict[str, Any]:
-        """The overrides under names and in forms that this class knows."""
+        """The overrides converted to the names and values of this class."""
         resolved: dict[str, Any] = {}
         for passed_name, value in overrides.items():
             name, value = self.translate(passed_name, value)
             if name == "output_dir":
-                raise InvalidArgumentError("output_dir is given twice", "pass it once, as the first argument")
+                raise InvalidArgumentError("output_dir is passed twice", "pass it once, as the first argument")
             if name in resolved:
-                raise InvalidArgumentError(f"{name!r} is given twice, once as {passed_name!r}", "keep one of the two")
+                raise InvalidArgumentError(f"{name!r} is passed twice, once as {passed_name!r}", "keep one of the two")
             resolved[name] = value
         return resolved
 
     def translate(self, name: str, value: Any) -> tuple[str, Any]:
-        """One setting under the newest name that this class knows, else ``InvalidArgumentError``."""
+        """Convert a setting to the newest name of this class; raises ``InvalidArgumentError`` for an unknown one."""
         for rename in _RENAMES:
             if name == rename.old and rename.new in self and not self.has_warmup_ratio(name):
                 return rename.new, rename.to_new(value)
@@ -230,7 +230,7 @@ class _Fields:
         raise self.unknown(name)
 
     def check(self, name: str, value: object) -> None:
-        """Raise ``InvalidArgumentError`` for a name that means nothing here, and for a value of another type."""
+        """Raise ``InvalidArgumentError`` for an unknown name and for a value of another type."""
         if name not in self:
             if not any(name in (rename.old, rename.new) for rename in _RENAMES):
                 raise self.unknown(name)
@@ -244,7 +244,7 @@ class _Fields:
             checked(name, value, hint)
 
     def unknown(self, name: str) -> InvalidArgumentError:
-        """The error for a name that this class does not know."""
+        """The error for a name that this class does not have."""
         return InvalidArgumentError(
             f"the installed {self.cls.__name__} ({_transformers_version()}) has no setting {name!r}", self.nearest(name)
         )
@@ -283,17 +283,17 @@ def _planned(
     settings["optim"] = config.optimizer
     settings["group_by_length"] = _grouped(config)
     settings["gradient_checkpointing"] = config.gradient_checkpointing
-    if chosen.get("warmup_steps") is None:  # a number of steps wins over a ratio in every version
+    if chosen.get("warmup_steps") is None:  # in every version, a number of steps wins over a ratio
         settings["warmup_ratio"] = config.warmup_ratio
     if config.gradient_checkpointing:
-        # The reentrant kind needs an input that requires gradients, which a frozen feature encoder does not give.
+        # The reentrant kind needs an input that requires gradients, which a frozen feature encoder does not produce.
         settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False, **_checkpoints(config)}
     if chosen.get("dataloader_num_workers", config.dataloader_num_workers) > 0:
         settings["dataloader_prefetch_factor"] = config.dataloader_prefetch_factor
         settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
     if config.eval_accumulation_steps is not None:
         settings["eval_accumulation_steps"] = config.eval_accumulation_steps
-    if not chosen.keys() & {"eval_steps", "save_steps"}:  # the best model can be taken only where one divides the other
+    if not chosen.keys() & {"eval_steps", "save_steps"}:  # load_best_model_at_end requires one to divide the other
         settings |= {name: at for name in ("eval_steps", "save_steps") if (at := getattr(config, name)) is not None}
     if config.distributed == "ddp":
         settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
@@ -309,7 +309,7 @@ def _planned(
 
 
 def _checkpoints(config: PlanRecord) -> dict[str, Any]:
-    """Which layers are checkpointed and where their inputs lie, as far as the installed transformers can choose."""
+    """Which layers are checkpointed and where their inputs are kept, as far as the installed version can choose."""
     depth, offload = config.every_n_layers, config.offload_checkpoints
     if depth > 1 and not has_any_depth():
         _report("every_n_layers", depth, LACKING["every_n_layers"])
@@ -330,12 +330,12 @@ def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
     passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
     if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
         grouping = "grouped by length" if _grouped(config) else "not grouped"
-        reason = f"but length_handling = {config.length_handling!r}, so clips are {grouping}; set the two alike"
+        reason = f"but length_handling = {config.length_handling!r}, so clips are {grouping}; make the two agree"
         _report("group_by_length", config.group_by_length, reason)
 
 
 def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
-    """Take what this machine or version cannot do out of ``planned``, a warning each.
+    """Remove what this machine or version does not support from ``planned``, with a warning each.
 
     Overrides are passed on as they are: the Trainer itself rejects what was asked for explicitly.
     """
@@ -346,8 +346,8 @@ def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict
     gpu = torch.cuda.is_available() and not chosen.get("use_cpu")
     where = "the GPU here" if gpu else "a CPU"
     if not gpu and planned.get("bf16") and not config.gpu_name:
-        # Planned for a CPU on purpose; the Trainer wants to hear so. For a GPU's plan bf16 is left off: it would
-        # slow down most CPUs, and whoever trains a GPU's plan on a CPU wants to try it out.
+        # The plan is for a CPU, and the Trainer requires use_cpu for bf16. A plan for a GPU loses bf16 on a CPU: it
+        # would slow down most CPUs, and such a run is a trial.
         chosen.setdefault("use_cpu", True)
     elif planned.get("bf16") and not (gpu and is_torch_bf16_gpu_available()):
         _report("bf16", planned.pop("bf16"), f"{where} does not support it; training runs in 32 bit")
@@ -367,7 +367,9 @@ def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict
 def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> None:
     """Let accelerate copy batches from pinned memory while the GPU computes, unless an override says otherwise."""
     own = chosen.get("accelerator_config") or {}
-    if {**planned, **chosen}.get("dataloader_pin_memory") and isinstance(own, dict):  # else a file, or accelerate's
+    if {**planned, **chosen}.get("dataloader_pin_memory") and isinstance(
+        own, dict
+    ):  # not a file, or accelerate's own class
         chosen["accelerator_config"] = {"non_blocking": True, **own}
 
 
@@ -384,5 +386,5 @@ def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> No
 
 
 def _report(setting: str, value: object, reason: str) -> None:
-    # The level of to_training_arguments' caller: _report, a helper, build, to_training_arguments.
+    # Points at the caller of to_training_arguments: _report, a helper, build, to_training_arguments.
     warnings.warn(f"planned {setting} = {value!r}: {reason}", UnsupportedSettingWarning, stacklevel=5)

@@ -1,4 +1,4 @@
-"""The largest micro-batch by trials: forward and backward on the device, with optimizer states allocated."""
+"""Finds the largest micro-batch by trials: forward and backward on the device, with optimizer states allocated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchSizeProbe:
-    """One trial: samples, whether they fit, peak of reserved bytes (None on the CPU), and seconds that it took."""
+    """One trial: the batch size, whether it fits, the peak of reserved bytes (None on a CPU), and seconds taken."""
 
     batch: int
     fits: bool
@@ -40,10 +40,10 @@ class BatchSizeProbe:
 
 @dataclass(frozen=True, repr=False)
 class BatchSizeSearch:
-    """What a search found: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 when none does.
+    """The result of a search: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 if none does.
 
-    ``start`` is where the search began, and ``start_source`` why; ``inputs`` what the trials ran on. The
-    optimizer's states took ``optimizer_bytes``.
+    ``start`` is the size that the search began with, and ``start_source`` says why; ``inputs`` is what the trials ran
+    on. The optimizer's states took ``optimizer_bytes``.
     """
 
     micro_batch: int
@@ -94,21 +94,22 @@ def find_max_batch_size(
     batch: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> BatchSizeSearch:
-    """The largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
+    """Find the largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
 
-    A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; ``batch`` is a
-    collated batch for streams. A model runs ``model(**batch_fn(samples))``, made-up clips of ``seconds`` seconds, or
-    texts of ``max_length`` tokens, by a tokenizer in place of ``batch_fn``, if any; in ``precision`` (``"fp32"``,
-    ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is above 1. ``optimizer`` is one of
-    torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
+    A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; for a stream pass a
+    collated ``batch``. A model runs ``model(**batch_fn(samples))``, or made-up clips of ``seconds`` seconds, or, with a
+    tokenizer as ``batch_fn``, texts of ``max_length`` tokens; in ``precision`` (``"fp32"``, ``"fp16"``, ``"bf16"``), on
+    top of accumulated gradients where ``accumulation`` is above 1. ``optimizer`` is a torch optimizer or the Trainer's
+    name of one; the default is the trainer's own, or AdamW for a model.
 
     A model on the CPU beside a GPU is moved there for the search, and back.
 
-    ``start`` is a guess: samples, or a ``MemoryModel``. Without one a GPU's search traces the model, or starts from
-    ``low``. A right guess takes two trials, one within a factor of two about four. ``progress`` shows them.
+    ``start`` is a first guess: a number of samples, or a ``MemoryModel``. Without one, a search on a GPU traces the
+    model, or starts from ``low``. A right guess takes two trials, one within a factor of two about four. ``progress``
+    shows a bar.
 
-    Weights, gradients, buffers, modes, random numbers and the trainer are as before afterwards, also when a trial
-    raises: all but running out of GPU memory is raised as it is. Raises ``InfeasiblePlanError`` when the states of the
+    Afterwards weights, gradients, buffers, modes, random numbers and the trainer are as before, even if a trial raises.
+    Errors other than running out of GPU memory propagate. Raises ``InfeasiblePlanError`` when the states of the
     optimizer alone do not fit, ``InvalidArgumentError`` for bad ranges, no loss, nothing to train or several processes.
 
     >>> from asrconfig_go.recipe.model_building import small_model
@@ -116,33 +117,33 @@ def find_max_batch_size(
     2
     """
     _check(low, high, seconds, start)
-    with contextlib.ExitStack() as back:
+    with contextlib.ExitStack() as stack:
         model = _model(model_or_trainer, batch_fn, precision, accumulation)
-        alone = model is model_or_trainer
-        _check_max_length(alone, batch_fn, seconds, max_length)
-        _check_optimizer(optimizer, named=alone)
-        back.enter_context(untouched(model))
-        notes = [back.enter_context(on_gpu(model, optimizer, movable=alone))]
-        if alone:
+        is_model = model is model_or_trainer
+        _check_max_length(is_model, batch_fn, seconds, max_length)
+        _check_optimizer(optimizer, named=is_model)
+        stack.enter_context(untouched(model))
+        notes = [stack.enter_context(on_gpu(model, optimizer, movable=is_model))]
+        if is_model:
             settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
-            job, optimizer = model_trial(model, batch_fn, seconds, max_length, *settings, optimizer)
+            trial, optimizer = model_trial(model, batch_fn, seconds, max_length, *settings, optimizer)
         else:
-            job, optimizer = back.enter_context(trainer_trial(model_or_trainer, batch_fn, seconds, batch, optimizer))
+            trial, optimizer = stack.enter_context(trainer_trial(model_or_trainer, batch_fn, seconds, batch, optimizer))
         meter = Meter(next(model.parameters()).device)
-        first, source = _start(start, low, job, meter)
+        first, source = _start(start, low, trial, meter)
         first = min(max(first, low), high)
-        states = back.enter_context(optimizer_states(optimizer))
-        probes = tuple(_search(job, meter, low, high, first, progress))
+        states = stack.enter_context(optimizer_states(optimizer))
+        probes = tuple(_search(trial, meter, low, high, first, progress))
         notes += [f"{states.optimizer}: {states.note}"] if states.note else []
         largest = max((probe.batch for probe in probes if probe.fits), default=0)
         return BatchSizeSearch(
-            largest, probes, first, source, low, high, job.seconds, job.inputs, states.bytes,
+            largest, probes, first, source, low, high, trial.seconds, trial.inputs, states.bytes,
             tuple(filter(None, notes)),
         )  # fmt: skip
 
 
 class Meter:
-    """Measures the memory of a GPU; for other devices everything is None."""
+    """Measures the memory of a GPU; every figure of another device is None."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device if device.type == "cuda" else None
@@ -157,7 +158,7 @@ class Meter:
         return min(limit, int(share * total))
 
     def begin(self) -> None:
-        """Measure from here on."""
+        """Reset the peaks."""
         if self._device is not None:
             torch.cuda.reset_peak_memory_stats(self._device)
 
@@ -169,8 +170,10 @@ class Meter:
         return int(torch.cuda.max_memory_reserved(self._device)), int(torch.cuda.memory_allocated(self._device))
 
 
-def _search(job: TrialBatch, meter: Meter, low: int, high: int, start: int, progress: bool) -> Iterator[BatchSizeProbe]:
-    """Try the sizes that the library chooses, until it knows the largest that fits."""
+def _search(
+    trial: TrialBatch, meter: Meter, low: int, high: int, start: int, progress: bool
+) -> Iterator[BatchSizeProbe]:
+    """Try the sizes that the library chooses, until the largest that fits is known."""
     free_memory()
     trials = list[dict[str, Any]]()
     search = {"low": low, "high": high, "start": start, "limit_bytes": meter.limit(), "trials": trials}
@@ -185,10 +188,10 @@ def _search(job: TrialBatch, meter: Meter, low: int, high: int, start: int, prog
             size = answer["size"]
             advance(len(trials), None)
             began = time.perf_counter()
-            error, measured = _try(job, meter, size)
-            if _maybe(error):
-                error, measured = _try(job, meter, size)
-                if error is not None and _maybe(error) and size == low:
+            error, measured = _try(trial, meter, size)
+            if _may_be_oom(error):
+                error, measured = _try(trial, meter, size)
+                if error is not None and _may_be_oom(error) and size == low:
                     raise error  # nothing is smaller, so memory is not the cause
             peak, base = measured or (None, None)
             trials.append({"size": size, "fits": error is None, "peak_bytes": peak, "base_bytes": base})
@@ -197,16 +200,16 @@ def _search(job: TrialBatch, meter: Meter, low: int, high: int, start: int, prog
             yield BatchSizeProbe(size, error is None, peak, time.perf_counter() - began)
 
 
-def _maybe(error: Exception | None) -> bool:
+def _may_be_oom(error: Exception | None) -> bool:
     return error is not None and classify(error)["class"] == "maybe"
 
 
-def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
-    """Run ``size`` samples; returns the measurement, or the error where memory ran out."""
+def _try(trial: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
+    """Run ``size`` samples; returns the error if memory ran out, else the measurement."""
     failed, measured = None, None
     meter.begin()
     try:
-        job.run(size)
+        trial.run(size)
         measured = meter.end()
     except Exception as error:
         if classify(error)["class"] not in ("gpu_oom", "maybe"):
@@ -214,25 +217,25 @@ def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tu
         clear_frames(error)
         failed = error
     finally:
-        job.model.zero_grad(set_to_none=True)
+        trial.model.zero_grad(set_to_none=True)
     # Outside of the except block, where nothing refers to the failed attempt any more.
     free_memory()
     return failed, measured
 
 
-def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Meter) -> tuple[int, str]:
+def _start(start: int | MemoryModel | None, low: int, trial: TrialBatch, meter: Meter) -> tuple[int, str]:
     limit = meter.limit()
     if isinstance(start, int):
-        return start, "as given"
+        return start, "as passed"
     if start is not None:
-        if job.seconds is None:
+        if trial.seconds is None:
             raise InvalidArgumentError("a memory model needs the duration of the clips", "pass seconds=")
-        return start.largest_batch(job.seconds, limit), "which the memory model predicts"
-    if limit is None or job.seconds is None:
+        return start.largest_batch(trial.seconds, limit), "which the memory model predicts"
+    if limit is None or trial.seconds is None:
         return low, "the lowest"
     try:
-        with MemoryModel.trace(job.model, progress=False, allocator=allocator_in_force(), **job.settings) as traced:
-            return traced.largest_batch(job.seconds, limit), "which its trace predicts"
+        with MemoryModel.trace(trial.model, progress=False, allocator=allocator_in_force(), **trial.settings) as traced:
+            return traced.largest_batch(trial.seconds, limit), "which its trace predicts"
     except AsrConfigError as error:
         return low, f"the lowest, as the model cannot be traced ({error.message})"
 
@@ -248,13 +251,13 @@ def _check(low: int, high: int, seconds: float | None, start: int | MemoryModel 
         positive("start", checked("start", start, int), MAX_BATCH)
 
 
-def _check_max_length(alone: bool, batch_fn: object, seconds: float | None, max_length: int | None) -> None:
+def _check_max_length(is_model: bool, batch_fn: object, seconds: float | None, max_length: int | None) -> None:
     tokenizer = is_tokenizer(batch_fn)
     if not tokenizer and max_length is None:
         return
-    if not alone or seconds is not None or (batch_fn is not None and not tokenizer):
+    if not is_model or seconds is not None or (batch_fn is not None and not tokenizer):
         raise InvalidArgumentError(
-            "a tokenizer and max_length are of texts for a model alone",
+            "a tokenizer and max_length are for a model, without seconds= and batch_fn",
             "find_max_batch_size(model, tokenizer, max_length=128), or find_max_batch_size(trainer)",
         )
 
@@ -274,11 +277,12 @@ def _model(
     model: nn.Module = model_or_trainer if is_module(model_or_trainer) else getattr(model_or_trainer, "model", None)
     if not is_module(model):
         raise InvalidArgumentError(
-            f"a {type(model_or_trainer).__name__} cannot be tried", "pass a torch.nn.Module or a transformers.Trainer"
+            f"cannot search with a {type(model_or_trainer).__name__}",
+            "pass a torch.nn.Module or a transformers.Trainer",
         )
     if not any(p.requires_grad for p in model.parameters()):
         raise InvalidArgumentError(
-            f"{type(model).__name__} has no trainable parameters", "set requires_grad on what is to be trained"
+            f"{type(model).__name__} has no trainable parameters", "set requires_grad on the parameters to train"
         )
     if batch_fn is not None and (not callable(batch_fn) or hasattr(batch_fn, "feature_extractor")):
         raise InvalidArgumentError(
@@ -286,5 +290,7 @@ def _model(
             "pass batch_fn(samples) -> the model's keyword arguments as tensors, a tokenizer, or seconds= alone",
         )
     if model is not model_or_trainer and (precision is not None or accumulation is not None):
-        raise InvalidArgumentError("a trainer has its own precision and accumulation", "change its arguments")
+        raise InvalidArgumentError(
+            "a trainer has its own precision and accumulation", "change its TrainingArguments instead"
+        )
     return model

@@ -39,10 +39,10 @@ class StepsEstimate:
     settings: MemorySettings
     target: Target
     limit_bytes: int | None
-    """What the allocator could reserve; None: no end."""
+    """Bytes that the allocator could reserve; None: unlimited."""
     steps: int
     micro_batches: int
-    """Of all steps."""
+    """Micro-batches of all steps."""
     peak_allocated: int
     peak_reserved: int
     retries: int

@@ -1,4 +1,4 @@
-"""The options of a fine-tuning, the settings of its Trainer that follow from data, model and user, and its result."""
+"""The options and the result of ``fine_tune``, and the Trainer's settings that follow from them."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .transcription import generates
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
+_GENERATED = 225  # the most tokens of a transcript, usual for Whisper's 30 s
 _ROOM = 8  # tokens above twice the longest transcript
-_MAX_STEPS = 500  # between two checkpoints
-_CHECKPOINTS = 4  # of a run, at least
-_LOGS = 25  # steps between two log lines, at most
+_MAX_STEPS = 500  # the most between two checkpoints
+_CHECKPOINTS = 4  # the fewest of a run
+_LOGS = 25  # the most steps between two log lines
 
 FROM_RANDOM_WEIGHTS: dict[str, Any] = {
     "learning_rate": 1.5e-3,
     "adam_beta2": 0.98,
-    # Sorted by length, few clips would come in nearly the same order in every epoch.
+    # Grouped by length, few clips would come in nearly the same order in every epoch.
     "group_by_length": False,
 }
-"""What a tiny model with random weights needs in place of a plan's settings, which are for fine-tuning."""
+"""The settings of a tiny model with random weights, which replace a plan's: those are for fine-tuning."""
 RANDOM_WEIGHTS_STEPS = 1000
 _LLM_RANK = 16
-_TINY_BATCH = 8  # with few clips, more and smaller steps learn faster than larger ones
-_SHOWN = 60  # characters of a sample
+_TINY_BATCH = 8  # with few clips, many small steps learn faster than few large ones
+_SHOWN = 60  # characters of a transcript
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class FineTuneOptions:
 
     def __post_init__(self) -> None:
         if self.max_steps is not None and self.epochs is not None:
-            raise InvalidArgumentError("both max_steps and epochs are given", "give one of them")
+            raise InvalidArgumentError("both max_steps and epochs are set", "set only one of them")
         if (self.max_steps is not None and self.max_steps < 1) or (self.epochs is not None and self.epochs <= 0):
             option = f"epochs = {self.epochs}" if self.max_steps is None else f"max_steps = {self.max_steps}"
-            raise InvalidArgumentError(f"{option} trains nothing", "give a number of at least 1")
+            raise InvalidArgumentError(f"{option} trains nothing", "set it to at least 1")
         if self.save_by is not None or self.profile is not None:
             from ..train.train_options import check_profile, deadline_of
 
@@ -90,14 +90,14 @@ class FineTuneOptions:
 
     @property
     def rank(self) -> int:
-        """That of the adapters: of a published audio LLM some by default, of other models none."""
+        """The rank of the adapters, 0 without; by default published audio LLMs get adapters, other models none."""
         if self.lora_rank is not None:
             return self.lora_rank
         return 0 if self.tiny or family(self.model) != "audio-llm" else _LLM_RANK
 
     @property
     def steps(self) -> int | None:
-        """Optimizer steps, None for those of the plan's epochs."""
+        """Optimizer steps; None for as many as the plan's epochs take."""
         return RANDOM_WEIGHTS_STEPS if self.tiny and self.max_steps is None and self.epochs is None else self.max_steps
 
     @property
@@ -108,9 +108,11 @@ class FineTuneOptions:
 
 def speech_settings(model: PreTrainedModel, data: SpeechData) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments`` that the data and the model need."""
-    settings: dict[str, Any] = {"remove_unused_columns": False}  # the collator reads audio, which no model knows
+    settings: dict[str, Any] = {
+        "remove_unused_columns": False
+    }  # the collator reads audio, which is no argument of a model
     if generates(model):
-        # A model that repeats itself for ever would only take the evaluation's time.
+        # A model that repeats itself forever would only prolong the evaluation.
         longest = 2 * max(map(len, column(data.train, "labels"))) + _ROOM
         positions = getattr(bare(model).config, "max_target_positions", None) or _GENERATED
         settings |= {"predict_with_generate": True, "generation_max_length": min(_GENERATED, positions, longest)}
@@ -132,7 +134,7 @@ def schedule(steps: int, evaluates: bool, planned: int | None = None) -> dict[st
 
 
 def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Set the fields of ``plan`` among ``settings``; returns the other settings and the intervals."""
+    """Set the ``settings`` that are fields of ``plan``; returns the others, and the intervals."""
     fields = {field.name for field in dataclasses.fields(plan)} - {"eval_steps", "save_steps"}
     for name, value in settings.items():
         if name in fields:
@@ -144,11 +146,11 @@ def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any
 class FineTuneResult:
     """A trained model in ``output_dir``: ``from_pretrained(output_dir)`` loads it, with its processor.
 
-    ``wer`` and ``cer`` are shares of the reference words and characters of the evaluation clips, which the model was
-    not trained on; ``wer_before`` is that of the model as it was loaded. None where nothing was evaluated. ``samples``
-    are (said, heard) of the first of those clips. ``notes`` are what was found and left out of the data, ``pushed``
-    the result of the upload (``""``: not requested), ``memory`` the peaks. Where ``save_by`` stopped the training
-    (``training.stopped``), there is its checkpoint alone.
+    ``wer`` and ``cer`` are the word and character error rates of the evaluation clips, as fractions, and ``wer_before``
+    the word error rate of the model as it was loaded; None where nothing was evaluated. ``samples`` are pairs of
+    reference and transcript for the first of those clips. ``notes`` say what was found in the data and left out,
+    ``pushed`` is the result of the upload (``""``: not requested), ``memory`` the peaks. If ``save_by`` stopped the
+    training (``training.stopped``), only its checkpoint exists.
     """
 
     output_dir: Path
@@ -157,7 +159,7 @@ class FineTuneResult:
     wer: float | None
     cer: float | None
     loss: float | None
-    """The mean training loss of this process's steps, None where it made none."""
+    """The mean training loss of this process's steps, None if there were none."""
     samples: tuple[tuple[str, str], ...]
     training: TrainingReport
     config: TrainingConfig = field(repr=False)
@@ -182,7 +184,7 @@ class FineTuneResult:
 
     def _stopped(self) -> str:
         made = f"{self.model}: {self.training.steps} of {plural(self.training.planned_steps, 'step')}"
-        again = "continue with the same call with resume=True (asrconfig train … --resume)"
+        again = "continue by the same call with resume=True (asrconfig train … --resume)"
         return f"{made}; {self.training.stopped}\n  → {again}"
 
     def _rates(self) -> list[str]:

@@ -108,7 +108,7 @@ class CleaningReport:
         self.removed += Counter(c for c in written if not c.isalnum() and not c.isspace()) - Counter(after)
 
     def notes(self) -> Iterable[str]:
-        """In sentences; none of what did not happen."""
+        """Yields a sentence for each thing that happened."""
         if self.changed:
             yield f"cleaning changed {self.changed} of {plural(self.texts, 'transcript')}{self._marks()}"
         if self.dotted:

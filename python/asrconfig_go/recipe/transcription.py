@@ -96,7 +96,7 @@ def word_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> flo
 
 
 def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """As ``word_error_rate``, of characters; single spaces between words count."""
+    """Like ``word_error_rate``, for characters; single spaces between words count."""
     return _rate(references, hypotheses, lambda text: " ".join(text.split()), "character")
 
 

@@ -273,7 +273,7 @@ class DeviceMode(DirectMode):
     def _with_workspaces(
         self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, is_imaginary: bool, tensors: list[Tensor]
     ) -> tuple[Any, list[Tensor]]:
-        """As ``_results``, with the births of results and workspaces in the order of the kernel."""
+        """Like ``_results``, with the births of results and workspaces in the order of the kernel."""
         if op is aten.convolution.default and not args[6]:
             self.lengths.add_convolution(args[1], args[0], args[3], args[4], args[5])
         if op is aten.masked_select.default and self.arena.holds(args[1]):
@@ -321,7 +321,7 @@ class DeviceMode(DirectMode):
         return any(isinstance(leaf, tuple) and _is_large(leaf) for leaf in leaves)
 
     def _imaginary_results(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs) -> tuple[Any, list[Tensor]]:
-        """As ``_results``, from the shapes alone."""
+        """Like ``_results``, from the shapes alone."""
         tree, specs = self._specs(op, name, args, kwargs)
         leaves = [self._from_spec(spec) for spec in specs]
         if tree is None:

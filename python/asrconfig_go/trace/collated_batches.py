@@ -310,7 +310,7 @@ class CollatedBatches(SpeechBatches):
 
 
 def _deviation(example: Example, length: int, labels: int) -> float:
-    """By how much a row misses a length and labels: up to 1 it is used as it is."""
+    """How far a row is from a length and a number of labels: up to 1 it is used as it is."""
     by_length = abs(example.length - length) / max(1.0, _NEAR * length)
     return max(by_length, abs(example.labels - labels) / max(1.0, _NEAR_LABELS * labels))
 

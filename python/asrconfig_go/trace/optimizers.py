@@ -86,7 +86,7 @@ def _groups(model: nn.Module) -> list[dict[str, Any]]:
             split[id(p) in norms or _NO_DECAY.search(name.lower()) is not None].append(p)
     if not any(split):
         raise InvalidArgumentError(
-            "the model has no trainable parameters", "set requires_grad on what is to be trained"
+            "the model has no trainable parameters", "set requires_grad on the parameters to train"
         )
     weights, norms_and_biases = split
     return [{"params": weights}, {"params": norms_and_biases, "weight_decay": 0.0}]

@@ -226,7 +226,7 @@ def _inputs(
 
 
 def _with_start(batches: SpeechBatches) -> SpeechBatches:
-    """As transducers take a text: its labels after the token that decoding starts from."""
+    """Put the start token before the labels, as transducers take a text."""
     make = batches.batch
 
     def batch(*point: int) -> dict[str, torch.Tensor]:

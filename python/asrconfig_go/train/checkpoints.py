@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-"""Of weights in several files, called shards."""
+"""The indices of weights that are saved in several files (shards)."""
 _ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 # In the order in which Trainer._load_from_checkpoint looks for them; the first is FSDP's full state dict.
@@ -133,7 +133,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Those of ``folder``, complete or not, the newest last."""
+    """The checkpoints in ``folder``, complete or not, the newest last."""
     return sorted((p for p in folder.glob("checkpoint-*") if p.is_dir() and _NAME.fullmatch(p.name)), key=step_of)
 
 
@@ -333,6 +333,6 @@ def _free(path: Path) -> int:
 
 
 def saved_so_far(path: Path) -> str:
-    """In words, which checkpoint a resumed training would continue from."""
+    """Which checkpoint a resumed training would continue from, in words."""
     newest = newest_complete(path)
     return f"{newest} is complete, and training continues from there" if newest else "no checkpoint was saved yet"

@@ -199,7 +199,7 @@ class GuardedTraining:
             self._lock.release()
 
     def _incidents(self) -> list[_Incidents]:
-        """Those of all processes, or of this one while the training runs."""
+        """The incidents of all processes, or of this one while the training runs."""
         guard = self._guard
         events, bad_batches = guard.events[self._events_before :], guard.bad_batches[self._bad_before :]
         return self._of_ranks or [_Incidents(events, bad_batches, guard.skipped, guard.bad_clips)]

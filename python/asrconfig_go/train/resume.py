@@ -227,7 +227,7 @@ def _named(record: RunRecord) -> str:
 
 
 def model_record(model: torch.nn.Module) -> ModelRecord:
-    """That of a ``torch.nn.Module``."""
+    """The record of a ``torch.nn.Module``."""
     digest, total, trained = hashlib.blake2b(digest_size=16), 0, 0
     for name, parameter in model.named_parameters():
         shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # DeepSpeed's, where the weights are elsewhere
@@ -246,7 +246,7 @@ def model_record(model: torch.nn.Module) -> ModelRecord:
 
 
 def run_settings(trainer: Trainer) -> dict[str, Any]:
-    """By name, as JSON: of ``args``, and of the model's config as ``config.<name>``."""
+    """The settings by name, as JSON: those of ``args``, and the model's config as ``config.<name>``."""
     args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
     config: Any = getattr(trainer.model, "config", None)
     options = config.to_dict() if hasattr(config, "to_dict") else {}

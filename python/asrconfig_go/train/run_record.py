@@ -94,7 +94,7 @@ class RunRecord:
         return size * accumulation * devices
 
     def to_json(self) -> bytes:
-        """As ``from_json`` takes it."""
+        """The record in the form that ``from_json`` takes."""
         return json.dumps({"schema": _SCHEMA, **asdict(self)}, indent=1).encode()
 
     @classmethod
@@ -231,7 +231,7 @@ class RunLock:
 
 
 def _forget_all() -> None:
-    """In a forked child, such as a loader's worker: it must not hold locks when its parent is gone."""
+    """Called in a forked child, such as a loader's worker: it must not hold locks when its parent is gone."""
     for lock in list(_OPEN):
         if lock._file is not None:
             os.close(lock._file.fileno())

@@ -148,7 +148,7 @@ class CallbackStates:
         self._load(_file(checkpoint))
 
     def lost(self) -> list[str]:
-        """In words, the callbacks whose tensors no checkpoint holds, and where they hold them."""
+        """The callbacks whose tensors no checkpoint holds, and where they hold them, in words."""
         own = {id(t) for t in (*self._trainer.model.parameters(), *self._trainer.model.buffers())}
         descriptions = []
         for callback in self._callbacks():
@@ -230,7 +230,8 @@ def use_batch(trainer: Trainer, batch: tuple[int, ...]) -> None:
 
 
 def use_planned_checkpointing(trainer: Trainer, config: PlanRecord) -> Callable[[], None]:
-    """Let ``trainer`` recompute as the plan does with the guard, where its arguments are those for a Trainer alone.
+    """Let ``trainer`` recompute as the plan does with the guard, where its arguments are those for a Trainer without
+    the guard.
 
     Returns the function that puts the arguments back.
     """

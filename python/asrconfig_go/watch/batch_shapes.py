@@ -41,7 +41,7 @@ class UsefulWork:
         self._arithmetic, self._rate = arithmetic, rate
 
     def seconds(self, clips: int, padded_s: float, named: Mapping[str, object]) -> float:
-        """Of ``clips`` padded to ``padded_s`` seconds, forward and backward; ``named`` is the model's input."""
+        """Seconds of ``clips`` padded to ``padded_s`` seconds, forward and backward; ``named``: the model's input."""
         units = padded_s
         if self._arithmetic.unit == "labels":
             shape: tuple[int, ...] = getattr(named.get("labels"), "shape", ())
@@ -106,7 +106,7 @@ class BatchShapes:
     ) -> None:
         self._model, self._before, self._work = model, before_training, work
         self.arithmetic_s: float | None = None
-        """Of all trainings so far; None where it is not known."""
+        """Seconds of useful arithmetic of all trainings so far; None where unknown."""
         self._careful = BestEffort("lengths of batches are not recorded")
         self._rates: dict[str, float | None] = {}
         self._padded = self._longest = self._audio = self._needed = 0.0
@@ -167,7 +167,7 @@ def _unpadded(mask: torch.Tensor | None, rate: float) -> float | None:
 
 
 class Excess(NamedTuple):
-    """By how many times a batch exceeds what fits, and a description."""
+    """How many times larger a batch is than what fits, and a description."""
 
     times: float
     words: str
@@ -205,7 +205,7 @@ class NextBatch:
 
 
 def by_memory(memory: MemoryModel) -> Predictor:
-    """By a ``MemoryModel`` that was traced for a GPU: a simulation of some milliseconds."""
+    """Predict by a ``MemoryModel`` that was traced for a GPU: a simulation takes some milliseconds."""
     from ..predict.shape_traces import by_formulas
 
     if not hasattr(memory, "estimate"):
@@ -229,7 +229,7 @@ def by_memory(memory: MemoryModel) -> Predictor:
 
 
 def by_table(table: Sequence[tuple[float, int]]) -> Predictor:
-    """By rows of seconds and the largest micro-batch, as plans and ``memory_table`` have them."""
+    """Predict by rows of seconds and the largest micro-batch, as in plans and ``memory_table``."""
     longest = table[-1][0]
 
     def predict(clips: int, seconds: float) -> Excess | None:

@@ -104,11 +104,11 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         check_keywords(options, WatchSettings.__annotations__, "AdaptiveMemoryCallback")
         self.options: WatchOptions = WatchOptions(**options)
         self.managed = False
-        """Whether a manager made it, which warnings then name as what attaches the guard."""
+        """Whether a manager made the callback; warnings then name it as what attaches the guard."""
         self.times: StepTimes | None = None
-        """Of the first steps, held against the estimate; from the first training on."""
+        """Times of the first steps, which are compared with the estimate; None before the first training."""
         self.planned = None if config is None else PlannedTraining(config)
-        """What the arguments of a Trainer are compared with when it begins; a manager knows more of it."""
+        """What the arguments of a Trainer are compared with when it begins; a manager adds to it."""
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None

@@ -46,7 +46,7 @@ class Source:
     run_log: RunLog
 
     def to_json(self) -> Record:
-        """As the library takes it."""
+        """The source in the library's format."""
         return {"name": self.name, "run_log": to_json(self.run_log)}
 
 

@@ -74,7 +74,7 @@ class WatchOptions:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Those of ``MemoryMonitor.check``."""
+        """The arguments of ``MemoryMonitor.check``."""
         return {name: getattr(self, name) for name in ("warn_at", "hysteresis", "clean_at", "cooldown_s")}
 
 
@@ -83,7 +83,7 @@ _POINTS = 240  # of the panel's curve of memory
 
 
 class TimeShare:
-    """By how many seconds ``spent`` grew in each second since it was last asked; None where that is not known."""
+    """The share of each second since the last call by which ``spent`` grew; None where unknown."""
 
     def __init__(self, spent: Callable[[], float | None], clock: Callable[[], float] = time.perf_counter) -> None:
         self._spent, self._clock = spent, clock

@@ -195,10 +195,10 @@ def test_rows_that_are_read_by_code_or_have_labels_are_not_cut(talks: list[dict[
 
     selected, chosen = make_plan(chunk_length_s=LIMIT).select(Rows(), [30.0, 1.0])
     assert [selected[i]["text"] for i in range(len(selected))] == [talks[1]["text"]]
-    assert "the rows of a Rows are its own" in repr(chosen)
+    assert "the rows of a Rows cannot be replaced" in repr(chosen)
     labelled = table([{**row, "labels": [1]} for row in talks])
     _, chosen = make_plan(chunk_length_s=LIMIT).select(labelled)
-    assert "2 clips over 6 s not cut and left out: their labels or inputs are made already" in repr(chosen)
+    assert "2 clips over 6 s not cut and left out: their labels or inputs were already computed" in repr(chosen)
 
 
 def speech(source: Any, seconds: float, noise: float) -> tuple[Any, list[tuple[float, float]]]:

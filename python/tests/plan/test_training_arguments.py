@@ -69,7 +69,7 @@ def test_grouping_by_length(tmp_path: Path, grouped: bool) -> None:
 @pytest.mark.parametrize(("grouped", "handling"), [(True, "random"), (False, "grouped")])
 def test_two_settings_of_grouping_that_disagree(tmp_path: Path, grouped: bool, handling: str) -> None:
     config = make_plan(group_by_length=grouped, length_handling=handling)
-    with pytest.warns(UnsupportedSettingWarning, match="so clips are grouped by length; set the two alike") as caught:
+    with pytest.warns(UnsupportedSettingWarning, match="so clips are grouped by length; make the two agree") as caught:
         arguments = config.to_training_arguments(tmp_path)
     assert caught[0].filename == __file__
     strategy = getattr(arguments, "train_sampling_strategy", None) or arguments.group_by_length
@@ -142,8 +142,8 @@ def test_older_names_in_overrides(tmp_path: Path) -> None:
     [
         ({"learning_rat": 1e-3}, "'learning_rat'", "learning_rate"),
         ({"warmup_ration": 0.1}, "'warmup_ration'", "warmup_ratio"),
-        ({"output_dir": "elsewhere"}, "output_dir is given twice", "first argument"),
-        ({"evaluation_strategy": "no", "eval_strategy": "no"}, "'eval_strategy' is given twice", "one of the two"),
+        ({"output_dir": "elsewhere"}, "output_dir is passed twice", "first argument"),
+        ({"evaluation_strategy": "no", "eval_strategy": "no"}, "'eval_strategy' is passed twice", "one of the two"),
         ({"xyzzy": 1}, "'xyzzy'", "dataclasses.fields(TrainingArguments)"),
     ],
 )

@@ -167,7 +167,7 @@ def test_without_steps_there_is_no_axis_of_steps(tmp_path: Path) -> None:
     put_memory(run_log, 5, GIB, GIB)
     r = told(run_log)
     assert "steps/s" not in r.headline
-    with pytest.raises(InvalidArgumentError, match="told of no training steps"):
+    with pytest.raises(InvalidArgumentError, match="reported no training steps"):
         replace(r, by="steps").to_html(tmp_path / "r.html")
     with pytest.raises(InvalidArgumentError, match="is not one of 'time', 'steps'"):
         report(RunLog.from_json(run_log), by="epochs")  # type: ignore[arg-type]
