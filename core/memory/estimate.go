@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
@@ -10,9 +11,8 @@ import (
 )
 
 // estimate sums an observed run up.
-func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.Segment,
-	r Request) peak.Estimate {
-	o, s := p.Observer, p.Allocator.Stats()
+func (m *Model) estimate(o *replay.Observer, s allocator.Stats, full *replay.Failure,
+	plan []replay.Segment, r Request) peak.Estimate {
 	e := peak.Estimate{
 		Estimator: "trace", PeakAllocated: s.PeakAllocated, PeakRequested: s.PeakRequested,
 		PeakReserved: s.PeakReserved,

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
@@ -159,11 +158,11 @@ func (s *batchSearch) answer(row, near int) error {
 	}
 	low, high, step := 0, s.Most+1, 1
 	for high-low > 1 {
-		e, err := s.simulated(row, batch, &s.LimitBytes)
+		_, fits, err := s.peaks(row, batch, &s.LimitBytes)
 		if err != nil {
 			return err
 		}
-		if *e.Fits {
+		if fits {
 			low = batch
 		} else {
 			high = batch
@@ -208,11 +207,11 @@ func (s *batchSearch) extrapolated(row int) (int, error) {
 	if err := s.traced(row, []int64{few, more}, nil); err != nil {
 		return 0, err
 	}
-	low, err := s.simulated(row, few, nil)
+	low, _, err := s.peaks(row, few, nil)
 	if err != nil {
 		return 0, err
 	}
-	high, err := s.simulated(row, more, nil)
+	high, _, err := s.peaks(row, more, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -221,7 +220,7 @@ func (s *batchSearch) extrapolated(row int) (int, error) {
 	for range 2 { // reserved memory is predicted better from nearby sizes
 		room := float64(s.LimitBytes) - float64(reserved)
 		batch = min(s.Most, furthestBatch, max(1, int(float64(batch)+room/rise)))
-		e, err := s.simulated(row, batch, nil)
+		e, _, err := s.peaks(row, batch, nil)
 		if err != nil {
 			return 0, err
 		}
@@ -251,17 +250,23 @@ func (s *batchSearch) traced(row int, batches, instead []int64) error {
 	return &Missing{row, missing}
 }
 
-func (s *batchSearch) simulated(row, batch int, limit *uint64) (peak.Estimate, error) {
+// peaks of a batch, and whether it fits below a limit without giving cached memory back.
+func (s *batchSearch) peaks(row, batch int, limit *uint64) (p Peaks, fits bool, err error) {
 	a, err := s.answering(row, int64(batch))
 	if err != nil {
-		return peak.Estimate{}, err
+		return p, false, err
 	}
 	if a == nil {
-		return peak.Estimate{}, &Missing{row, []int64{int64(batch)}}
+		return p, false, &Missing{row, []int64{int64(batch)}}
 	}
-	q, rows := s.question(a.shape), 1
-	q.LimitBytes, q.KeepCache, q.Modules = limit, limit != nil, &rows
-	return a.model.Simulate(q)
+	q := s.question(a.shape)
+	q.LimitBytes, q.KeepCache = limit, limit != nil
+	plan, err := a.model.plan(q)
+	if err != nil {
+		return p, false, err
+	}
+	stats, full, err := a.model.play(plan, q, nil)
+	return peaksOf(stats), full == nil, err
 }
 
 // answering is the trace that answers for a batch, and the shape that it is asked about.

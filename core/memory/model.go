@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
@@ -40,22 +41,30 @@ func New(t *trace.Trace) (*Model, error) {
 
 // Simulate replays a few steps.
 func (m *Model) Simulate(r Request) (peak.Estimate, error) {
-	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
-	if err != nil {
-		return peak.Estimate{}, err
-	}
-	settings.KeepCache = r.KeepCache
 	plan, err := m.plan(r)
 	if err != nil {
 		return peak.Estimate{}, err
 	}
-	p := replay.New(m.templates.Variables, settings, r.GPU)
-	p.Observer = replay.NewObserver(len(m.modules), r.Timeline, replay.Events(plan))
-	full, err := p.PlayAll(plan)
+	o := replay.NewObserver(len(m.modules), r.Timeline, replay.Events(plan))
+	s, full, err := m.play(plan, r, o)
 	if err != nil {
 		return peak.Estimate{}, err
 	}
-	return m.estimate(p, full, plan, r), nil
+	return m.estimate(o, s, full, plan, r), nil
+}
+
+// play replays segments as a request asks for, through a fresh allocator; the observer may be nil.
+func (m *Model) play(plan []replay.Segment, r Request,
+	o *replay.Observer) (s allocator.Stats, full *replay.Failure, err error) {
+	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
+	if err != nil {
+		return s, nil, err
+	}
+	settings.KeepCache = r.KeepCache
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	p.Observer = o
+	full, err = p.PlayAll(plan)
+	return p.Allocator.Stats(), full, err
 }
 
 // plan checks a request and lists the segments that answer it.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
@@ -45,19 +46,11 @@ func (m *Model) playLargest(largest trace.Shape, micros int, r RunRequest) (Peak
 		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps",
 			"more than %d events to simulate", maxRunEvents)
 	}
-	settings, err := settingsOf(r.Settings, nil, nil)
-	if err != nil {
-		return Peaks{}, err
-	}
-	p := replay.New(m.templates.Variables, settings, r.GPU)
-	_, err = p.PlayAll(plan)
-	return peaksOf(p), err
+	s, _, err := m.play(plan, Request{Settings: r.Settings, GPU: r.GPU}, nil)
+	return peaksOf(s), err
 }
 
-func peaksOf(p *replay.Player) Peaks {
-	s := p.Allocator.Stats()
-	return Peaks{s.PeakAllocated, s.PeakReserved}
-}
+func peaksOf(s allocator.Stats) Peaks { return Peaks{s.PeakAllocated, s.PeakReserved} }
 
 // playWindows plays the windows through a fresh player, and counts what they take.
 func (m *Model) playWindows(p *replay.Player, windows [][][3]int64, t *totals) error {
@@ -98,7 +91,7 @@ func playCounted(p *replay.Player, plan []replay.Segment, t *totals) (*replay.Fa
 		if err != nil {
 			return nil, err
 		}
-		t.add(s, peaksOf(p), full == nil)
+		t.add(s, peaksOf(p.Allocator.Stats()), full == nil)
 		if full != nil {
 			return full, nil
 		}

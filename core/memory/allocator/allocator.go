@@ -61,7 +61,7 @@ type Allocator struct {
 func New(settings Settings) *Allocator {
 	settings = settings.filled()
 	a := &Allocator{settings: settings, maxSplit: settings.MaxSplitSize,
-		allowed: settings.allowed(), blocks: make([]block, 1, 1024), nextAddress: smallSegment,
+		allowed: settings.allowed(), blocks: make([]block, 1, 4096), nextAddress: smallSegment,
 		small: pool{small: true, page: smallSegment}, large: pool{page: settings.LargeSegmentSize}}
 	a.collects = a.allowed != unlimited && settings.GarbageCollectionThreshold > 0
 	return a

@@ -1,5 +1,7 @@
 package allocator
 
+import "slices"
+
 // grow takes memory from the device, after returning cached memory to it if necessary. It returns a
 // block of at least size bytes that is in no list, 0 when all fails.
 func (a *Allocator) grow(p *pool, size uint64) int32 {
@@ -75,7 +77,7 @@ func (a *Allocator) addresses(size, alignment uint64) uint64 {
 // free block in an expandable segment; the large pool first.
 func (a *Allocator) releaseCached() {
 	for _, p := range []*pool{&a.large, &a.small} {
-		for _, index := range p.free.blocks() {
+		for _, index := range a.freeBlocks(p) {
 			switch b := &a.blocks[index]; {
 			case b.expandable:
 				a.unmap(p, index)
@@ -104,14 +106,18 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if pos := p.free.atLeast(wanted); p.free.valid(pos) {
-		a.release(p, p.free.entry(pos).block)
+	if index := a.atLeast(p, wanted); index != 0 {
+		a.release(p, index)
 		return true
 	}
 	released := uint64(0)
-	for released < wanted && p.free.largest() >= a.maxSplit {
-		released += p.free.largest()
-		a.release(p, p.free.entry(p.free.last()).block)
+	for _, index := range slices.Backward(a.freeBlocks(p)) {
+		size := a.blocks[index].size
+		if released >= wanted || size < a.maxSplit {
+			break
+		}
+		released += size
+		a.release(p, index)
 	}
 	return released >= wanted
 }
@@ -150,7 +156,7 @@ func (a *Allocator) collectGarbage() {
 // unsplit lists the free blocks of the large pool that are whole segments, with the sum of their
 // ages.
 func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
-	for _, index := range a.large.free.blocks() {
+	for _, index := range a.freeBlocks(&a.large) {
 		if b := &a.blocks[index]; !b.split() {
 			candidates = append(candidates, index)
 			ages += a.large.searches - b.sinceCall

@@ -4,20 +4,11 @@ import "sort"
 
 // pool is the small or the large half of the cache.
 type pool struct {
-	free     freeSet
+	free     freeLists
 	unmapped []int32 // blocks without memory behind them, in the order of their addresses
 	searches uint64  // for the age of blocks; counted only where garbage is collected
 	page     uint64  // what an expandable segment grows by
 	small    bool
-}
-
-func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
-
-// freed dates a block that enters the pool and returns its entry.
-func (a *Allocator) freed(p *pool, index int32) entry {
-	b := &a.blocks[index]
-	b.sinceCall = p.searches
-	return entry{size: b.size, address: b.address, block: index}
 }
 
 // putBack returns a block that is no longer allocated back to the pool, merged with its free
@@ -34,15 +25,8 @@ func (a *Allocator) putBack(p *pool, index int32) {
 		a.addFree(p, index)
 		return
 	}
-	n := &a.blocks[neighbour]
-	pos := p.free.find(classOf(n.size), n.size, n.address)
-	a.absorb(index, neighbour)
-	p.free.replace(pos, a.freed(p, index))
-}
-
-func (a *Allocator) removeFree(p *pool, index int32) {
-	b := &a.blocks[index]
-	p.free.remove(b.size, b.address)
+	a.absorb(neighbour, index)
+	a.moveFree(p, neighbour)
 }
 
 // takeFree takes the best fit out of the pool, 0 when there is none, and leaves there what is split
@@ -51,49 +35,47 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if a.collects {
 		p.searches++
 	}
-	pos, ok := a.bestFit(p, size)
-	if !ok {
+	index := a.bestFit(p, size)
+	if index == 0 {
 		return 0
 	}
-	fit := p.free.entry(pos)
-	if !a.shouldSplit(p, fit.size-size, size) {
-		p.free.removeAt(pos)
-		return fit.block
+	if !a.shouldSplit(p, a.blocks[index].size-size, size) {
+		a.removeFree(p, index)
+		return index
 	}
-	front := a.splitFront(p, fit.block, size)
-	p.free.replace(pos, a.freed(p, fit.block))
+	front := a.splitFront(p, index, size)
+	a.moveFree(p, index)
 	return front
 }
 
 // bestFit finds the smallest block that is large enough, the one at the lowest address among
-// equals. When the rules of max_split_size reject it, no other is tried.
-func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
-	if pos = p.free.atLeast(size); !p.free.valid(pos) {
-		return pos, false
+// equals; 0 for none. When the rules of max_split_size reject it, no other is tried.
+func (a *Allocator) bestFit(p *pool, size uint64) int32 {
+	index := a.atLeast(p, size)
+	if index == 0 {
+		return 0
 	}
 	if a.settings.ExpandableSegments {
-		pos = a.skipGrowing(p, pos)
+		index = a.skipGrowing(p, index)
 	}
-	switch fit := p.free.entry(pos).size; {
+	switch fit := a.blocks[index].size; {
 	case size < a.maxSplit && fit >= a.maxSplit: // an oversize block is kept for oversize requests
-		return pos, false
+		return 0
 	case size >= a.maxSplit && fit >= size+a.settings.MaxNonSplitRounding:
-		// and wastes no more than the rounding
-		return pos, false
+		return 0 // it would waste more than the rounding
 	}
-	return pos, true
+	return index
 }
 
 // skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts
 // with all the address space after it: it moves on while the next block is smaller in that measure.
-func (a *Allocator) skipGrowing(p *pool, pos cursor) cursor {
+func (a *Allocator) skipGrowing(p *pool, index int32) int32 {
 	for {
-		next := p.free.next(pos)
-		if !p.free.valid(next) ||
-			a.growable(p.free.entry(next).block) >= a.growable(p.free.entry(pos).block) {
-			return pos
+		next := a.nextFree(p, index)
+		if next == 0 || a.growable(next) >= a.growable(index) {
+			return index
 		}
-		pos = next
+		index = next
 	}
 }
 
@@ -132,7 +114,10 @@ type block struct {
 	requested uint64 // what the caller asked for; 0 unless allocated
 	// the pool's count of searches when the block became free; its age is the searches since
 	sinceCall  uint64
-	prev, next int32  // neighbours in the segment, 0 when there is none
+	prev, next int32 // neighbours in the segment, 0 when there is none
+	// of a free block: its class, and its neighbours in the list of that, 0 when there is none
+	class, prevFree, nextFree int32
+
 	generation uint32 // changes when an allocation ends, so that its handle no longer fits
 	live       bool   // false for an index that waits to be used again
 	small      bool   // of the small pool

@@ -96,7 +96,7 @@ func checkInvariants(t *testing.T, a *Allocator) {
 	require.Equal(t, sum.Reserved, stats.Reserved)
 	require.Equal(t, sum.Allocated, stats.Allocated)
 	require.Equal(t, sum.Requested, stats.Requested)
-	require.Len(t, append(a.small.free.blocks(), a.large.free.blocks()...), freeBlocks, "every free block is in its pool")
+	require.Len(t, append(a.freeBlocks(&a.small), a.freeBlocks(&a.large)...), freeBlocks, "every free block is in its pool")
 	require.LessOrEqual(t, stats.Reserved, cmp.Or(a.settings.Limit, uint64(unlimited)))
 	if !a.settings.ExpandableSegments {
 		// there PyTorch checks the segment's size, and maps whole pages

@@ -149,7 +149,7 @@ func (t *Template) ExactnessAt(p *formula.Point) Exactness {
 	var n Exactness
 	for _, s := range t.Storages {
 		f := &t.Formulas[s.Formula]
-		doubtful := p == nil || f.Doubt(*p) > 0
+		doubtful := f.IsDoubtful() && (p == nil || f.Doubt(*p) > 0)
 		switch {
 		case f.Inexact && (f.Varies || doubtful):
 			n = n.Plus(Exactness{Inexact: 1, WorstResidual: f.Residual})
