@@ -11,7 +11,7 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# Rooms whose tests hardly ever train or trace.
+# Packages whose tests rarely train or trace.
 QUICK := $(addprefix python/tests/,_core cli data)
 
 # SHARD=2/4 takes each fourth file of Python tests, from the second on.

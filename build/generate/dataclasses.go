@@ -32,25 +32,25 @@ type dataclass struct {
 
 type attribute struct{ Name, Hint, Comment, Default string }
 
-// dataclasses are those of one room of the Python package, and what they import.
+// dataclasses are those of one package of Python, and what they import.
 type dataclasses struct {
 	Imports []string
 	Classes []dataclass
 
-	room     string
+	pkg      string
 	contract *contract
 	imported map[string][]string // names by module
 	written  map[string]bool
 }
 
-// pythonFiles are the dataclasses of each room, by the path of their file.
+// pythonFiles are the dataclasses of each package, by the path of their file.
 func (c *contract) pythonFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, room := range rooms() {
-		d := &dataclasses{room: room, contract: c, imported: map[string][]string{},
+	for _, pkg := range packages() {
+		d := &dataclasses{pkg: pkg, contract: c, imported: map[string][]string{},
 			written: map[string]bool{}}
 		for _, r := range c.Records {
-			if class := pythonClasses[r.Name]; class.Room == room && class.Module == "" {
+			if class := pythonClasses[r.Name]; class.Package == pkg && class.Module == "" {
 				d.add(r.Name)
 			}
 		}
@@ -59,7 +59,7 @@ func (c *contract) pythonFiles() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[fmt.Sprintf(recordsFile, room)] = text
+		files[fmt.Sprintf(recordsFile, pkg)] = text
 	}
 	for name := range pythonClasses {
 		if c.types[name] == nil {
@@ -69,10 +69,10 @@ func (c *contract) pythonFiles() (map[string][]byte, error) {
 	return files, c.err
 }
 
-func rooms() (names []string) {
+func packages() (names []string) {
 	for _, class := range pythonClasses {
-		if !slices.Contains(names, class.Room) {
-			names = append(names, class.Room)
+		if !slices.Contains(names, class.Package) {
+			names = append(names, class.Package)
 		}
 	}
 	slices.Sort(names)
@@ -178,11 +178,11 @@ func (d *dataclasses) hint(t reflect.Type) string {
 	case !known:
 		d.contract.fail("%s needs a class in pythonClasses", t)
 	case class.Module != "":
-		d.use(class.Room+"."+class.Module, class.Name)
-	case class.Room == d.room:
+		d.use(class.Package+"."+class.Module, class.Name)
+	case class.Package == d.pkg:
 		d.add(t.String())
 	default:
-		d.use(class.Room+"."+class.Room+"_records", class.Name)
+		d.use(class.Package+"."+class.Package+"_records", class.Name)
 	}
 	return class.Name
 }

@@ -78,13 +78,13 @@ func TestImportDirection(t *testing.T) {
 	seen := 0
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		room := strings.TrimPrefix(fields[0], module)
-		rules, known := allowed[room]
-		require.True(t, known, "%s is a new package: give it a row in this table", room)
+		pkg := strings.TrimPrefix(fields[0], module)
+		rules, known := allowed[pkg]
+		require.True(t, known, "%s is a new package: give it a row in this table", pkg)
 		seen++
 		for _, imported := range fields[1:] {
 			if inside, ok := strings.CutPrefix(imported, module); ok {
-				require.Contains(t, rules, inside, "%s must not import %s", room, inside)
+				require.Contains(t, rules, inside, "%s must not import %s", pkg, inside)
 			}
 		}
 	}
@@ -92,11 +92,11 @@ func TestImportDirection(t *testing.T) {
 }
 
 func TestPureRoomsDoNoIO(t *testing.T) {
-	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis", "core/gpus", "core/report", "core/units", "core/view"} {
-		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
+	for _, pkg := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis", "core/gpus", "core/report", "core/units", "core/view"} {
+		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+pkg).Output()
 		require.NoError(t, err)
 		for imported := range strings.Lines(string(out)) {
-			require.NotContains(t, []string{"os", "net", "net/http", "os/exec", "syscall", "io/fs"}, strings.TrimSpace(imported), room)
+			require.NotContains(t, []string{"os", "net", "net/http", "os/exec", "syscall", "io/fs"}, strings.TrimSpace(imported), pkg)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-"""What all rooms share: the native library, records, files, output, random numbers, collated batches.
+"""What all packages share: the native library, records, files, output, random numbers, collated batches.
 
 ``lazy_names`` looks up a package's public names when they are first used. Importing a package then takes milliseconds
 whatever its modules need, torch included, and a forked worker that needs one class does not build all others. Types:

@@ -248,7 +248,7 @@ class Reverberation:
 def room(rt60_s: float, sample_rate: int, generator: np.random.Generator) -> Array:
     """An impulse response: 1, then Gaussian noise whose power falls by 60 dB in ``rt60_s`` seconds.
 
-    The tail begins 2.5 ms behind the direct path and holds as much energy as it: the microphone is at the room's
+    The tail begins 2.5 ms after the direct path and holds as much energy as it: the microphone is at the room's
     critical distance, half a metre to two metres from the speaker in most.
     """
     count = max(2, math.ceil(rt60_s * sample_rate))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..watch.watch_records import Readings as Readings  # a public name of this room
+from ..watch.watch_records import Readings as Readings  # a public name of this package
 
 OUT_OF_MEMORY = "out of memory"
 ENOUGH_ROUNDS = 5

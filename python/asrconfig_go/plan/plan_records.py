@@ -248,7 +248,7 @@ class ComparisonRecord:
     target_batch_size: int
     epochs: float
     rows: tuple[GPUPlanRecord, ...]
-    """The GPUs in the order requested."""
+    """In the order asked for."""
     assumptions: tuple[str, ...]
     """What the figures rest on."""
     by_hand: tuple[HandCase, ...]

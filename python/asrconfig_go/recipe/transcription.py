@@ -12,7 +12,7 @@ from .._core.modules import bare, ends_with_frames, speech_kind
 from .._core.output import ProgressBar
 from ..audio.processor_batches import (
     asked_language,
-    make_collator as make_collator,  # a public name of this room
+    make_collator as make_collator,  # a public name of this package
 )
 from ..data.label_rules import IGNORED
 from ..data.source import open_source

@@ -224,8 +224,8 @@ def names(tmp: Path) -> dict[str, Any]:
         made.profile_model("wav2vec2-base")
         return made
 
-    for room in ("audio", "guard", "plan", "predict", "recipe", "trace", "train", "watch"):
-        import_module(f"asrconfig_go.{room}")
+    for package in ("audio", "guard", "plan", "predict", "recipe", "trace", "train", "watch"):
+        import_module(f"asrconfig_go.{package}")
     clips = Path(ac.__file__).parent / "data" / "clips"
     return {
         "ac": ac, "np": np, "os": os, "tmp": tmp, "CLIPS": clips, "clip": min(clips.glob("*.mp3")), "plan": make_plan,

@@ -1,4 +1,4 @@
-"""Rooms and modules import each other in one direction; public names are looked up when they are first used."""
+"""Packages and modules import each other in one direction; public names are looked up when they are first used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(*(name for name in sys.modules if name.startswith("asrconfig_go")))
 
 
 def name_of(path: Path) -> str:
-    """``guard.padding``; the name of a room for its ``__init__``, "" for the package's."""
+    """``guard.padding``; the name of a package for its ``__init__``, "" for the package's."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -65,12 +65,12 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_rooms_have_no_circles() -> None:
-    rooms: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for name, imports in GRAPH.items():
-        room = name.split(".")[0]
-        rooms.setdefault(room, set()).update({other.split(".")[0] for other in imports} - {room})
-    assert circle(rooms) == []
-    assert "" not in set().union(*rooms.values()), "nothing imports the package's face"
+        package = name.split(".")[0]
+        packages.setdefault(package, set()).update({other.split(".")[0] for other in imports} - {package})
+    assert circle(packages) == []
+    assert "" not in set().union(*packages.values()), "nothing imports asrconfig_go itself"
 
 
 def test_modules_have_no_circles() -> None:

@@ -18,7 +18,7 @@ from locations import REPOSITORY
 
 README = REPOSITORY / "README.md"
 PACKAGE = Path(ac.__file__).parent
-PUBLIC_ROOMS = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
+PUBLIC_PACKAGES = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
 
 
 def _documented() -> list[tuple[str, str]]:
@@ -41,7 +41,7 @@ def test_the_reference_has_every_public_name_once() -> None:
 def test_the_public_packages_are_documented_whole() -> None:
     documented = _documented()
     modules = {module for module, _ in documented} - {"asrconfig_go"}
-    assert modules == {f"asrconfig_go.{room}" for room in (*PUBLIC_ROOMS, "errors")}
+    assert modules == {f"asrconfig_go.{package}" for package in (*PUBLIC_PACKAGES, "errors")}
     for name in sorted(modules):
         module = importlib.import_module(name)
         own = {public for where, public in documented if where == name}

@@ -13,24 +13,26 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.data.source import CLIPS
 
-ROOMS = sorted(
+PACKAGES = sorted(
     f"asrconfig_go.{init.parent.name}"
     for init in Path(ac.__file__).parent.glob("*/__init__.py")
     if "__all__ = lazy_names(" in init.read_text("utf-8")
 )
-PUBLIC = {f"{room}.{name}": (room, name) for room in ROOMS for name in importlib.import_module(room).__all__}
+PUBLIC = {
+    f"{package}.{name}": (package, name) for package in PACKAGES for name in importlib.import_module(package).__all__
+}
 PUBLIC |= {
     f"asrconfig_go.{name}": ("asrconfig_go", name)
     for name in sorted({*ac.__all__} - {name for _, name in PUBLIC.values()})  # type: ignore[attr-defined]
 }
 
 
-def found(room: str, name: str) -> Any:
-    return getattr(importlib.import_module(room), name)
+def found(package: str, name: str) -> Any:
+    return getattr(importlib.import_module(package), name)
 
 
-def example(room: str, name: str) -> str:
-    return inspect.getdoc(found(room, name)) or ""
+def example(package: str, name: str) -> str:
+    return inspect.getdoc(found(package, name)) or ""
 
 
 # Functions without an example that runs. A new one is to be defended here.
@@ -48,12 +50,12 @@ WITH_EXAMPLES = sorted(each for each, of in PUBLIC.items() if ">>> " in example(
 def test_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    room, short = PUBLIC[name]
+    package, short = PUBLIC[name]
     names = {each: getattr(ac, each) for each in ac.__all__} | {  # type: ignore[attr-defined]
-        each: found(room, each) for each in importlib.import_module(room).__all__
+        each: found(package, each) for each in importlib.import_module(package).__all__
     }
     names["CLIPS"] = CLIPS
-    test = doctest.DocTestParser().get_doctest(example(room, short), names, name, None, None)
+    test = doctest.DocTestParser().get_doctest(example(package, short), names, name, None, None)
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE)
     runner.run(test, out=said.append)
@@ -68,5 +70,7 @@ def test_functions_and_the_root_s_classes_have_examples() -> None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_documented(name: str) -> None:
-    room, short = PUBLIC[name]
-    assert example(room, short) and not example(room, short).startswith(f"{short}("), "a dataclass's own signature"
+    package, short = PUBLIC[name]
+    assert example(package, short) and not example(package, short).startswith(f"{short}("), (
+        "a dataclass's own signature"
+    )

@@ -57,8 +57,8 @@ def test_nothing_is_imported_before_it_is_used() -> None:
         "asrconfig_go._core.defaults",
         "asrconfig_go.optimal",
     }
-    for room in ("guard", "plan", "recipe", "trace", "watch"):
-        cases[f"import asrconfig_go.{room}"] = {*base, f"asrconfig_go.{room}"}
+    for package in ("guard", "plan", "recipe", "trace", "watch"):
+        cases[f"import asrconfig_go.{package}"] = {*base, f"asrconfig_go.{package}"}
     for line, loaded in cases.items():
         done = subprocess.run([sys.executable, "-c", heavy + line + code], capture_output=True, text=True, timeout=60)
         assert (set(done.stdout.split()), done.stderr) == (loaded, ""), line
