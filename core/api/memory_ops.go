@@ -34,7 +34,7 @@ func openTrace(a openTraceArgs) (openedTrace, error) {
 func (a openTraceArgs) model() (*memory.Model, error) {
 	if (a.Path == "") == (len(a.Trace) == 0) {
 		return nil, fault.New(fault.InvalidArgument,
-			"give the path of a trace file, or its content", "one of path and trace is required")
+			"pass the path of a trace file, or its content", "one of path and trace is required")
 	}
 	var t *trace.Trace
 	var err error

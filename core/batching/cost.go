@@ -20,7 +20,7 @@ func (c Cost) Check() error {
 		seconds float64
 	}{{"overhead_s", c.OverheadS}, {"host_s", c.HostS}} {
 		if !(part.seconds >= 0 && part.seconds <= MaxSeconds) {
-			return fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds", "%s = %g", part.name,
+			return fault.New(fault.InvalidArgument, "pass 0 to 1e7 seconds", "%s = %g", part.name,
 				part.seconds)
 		}
 	}

@@ -23,7 +23,7 @@ const maxRows = 4096
 
 // Check returns what is wrong with the table.
 func (m Limits) Check() error {
-	const hint = "give rows of increasing seconds, each with the largest micro-batch that fits, " +
+	const hint = "pass rows of increasing seconds, each with the largest micro-batch that fits, " +
 		"which never increases"
 	if len(m) == 0 || len(m) > maxRows {
 		return fault.New(fault.InvalidArgument, hint, "memory has %d rows, not 1 to %d", len(m),

@@ -11,7 +11,7 @@ import (
 func (r Options) checkShares() error {
 	wrong := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument,
-			"give each process at least one clip, and all clips of a step to the processes",
+			"give each process at least one clip; the shares must add up to the step",
 			format, args...)
 	}
 	if r.Shares == nil {

@@ -26,13 +26,13 @@ type sortedClips struct {
 // order.
 func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 	if len(seconds) == 0 || len(seconds) > maxClips {
-		return nil, fault.New(fault.EmptyDataset, "give the duration of every clip",
+		return nil, fault.New(fault.EmptyDataset, "pass the duration of every clip",
 			"there are %d durations, not 1 to %d", len(seconds), maxClips)
 	}
 	for i, s := range seconds {
 		if !(s >= 0 && s <= MaxSeconds) {
 			return nil, fault.New(fault.InvalidArgument,
-				"give 0 to 1e7 seconds for every clip; drop those that cannot be read",
+				"pass 0 to 1e7 seconds for every clip; drop those that cannot be read",
 				"clip %d lasts %g s", i, s)
 		}
 	}

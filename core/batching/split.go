@@ -73,7 +73,7 @@ func (c *splitter) optimal(clips []uint32) []int {
 func Split(seconds []float64, memory Limits, cost Cost) ([][]int, error) {
 	if memory == nil {
 		return nil, fault.New(fault.InvalidArgument,
-			"give what fits: rows of seconds and the largest micro-batch",
+			"pass what fits: rows of seconds and the largest micro-batch",
 			"splitting steps requires a memory table")
 	}
 	if err := cost.Check(); err != nil {

@@ -186,7 +186,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 		p.durations = r.Durations
 	}
 	if err == nil && len(p.Traced) != 0 && len(p.Traced) != len(machines) {
-		err = fault.New(fault.InvalidArgument, "give what was wanted of each",
+		err = fault.New(fault.InvalidArgument, "pass what was wanted of each",
 			"traces of %d machines for %d", len(p.Traced), len(machines))
 	}
 	return p, machines, err

@@ -50,23 +50,23 @@ const mostSteps = 1_000_000_000
 func (r RunRequest) check() error {
 	switch {
 	case r.Steps < 1 || r.Steps > mostSteps:
-		return fault.New(fault.InvalidArgument, "give the optimizer steps of the run",
+		return fault.New(fault.InvalidArgument, "pass the optimizer steps of the run",
 			"steps is %d; the range is 1 to 10^9", r.Steps)
 	case r.EvalSteps < 0 || r.EvalSteps > mostSteps || r.SaveSteps < 0 || r.SaveSteps > mostSteps:
-		return fault.New(fault.InvalidArgument, "give optimizer steps, or 0 for none",
+		return fault.New(fault.InvalidArgument, "pass optimizer steps, or 0 for none",
 			"eval_steps is %d and save_steps %d; the range is 0 to 10^9", r.EvalSteps, r.SaveSteps)
 	case r.Workers < 0 || r.Workers > 1024:
-		return fault.New(fault.InvalidArgument, "give the workers of a GPU's loader",
+		return fault.New(fault.InvalidArgument, "pass the workers of a GPU's loader",
 			"workers is %d; the range is 0 to 1024", r.Workers)
 	case r.LoaderRate != nil && !positive(*r.LoaderRate):
-		return fault.New(fault.InvalidArgument, "give seconds of audio per second",
+		return fault.New(fault.InvalidArgument, "pass seconds of audio per second",
 			"loader_rate is %v", *r.LoaderRate)
 	case r.EvalBatch < 0:
 		return fault.New(fault.InvalidArgument,
-			"give the clips of a batch, or 0 for those of training", "eval_batch is %d",
+			"pass the clips of a batch, or 0 for those of training", "eval_batch is %d",
 			r.EvalBatch)
 	case r.EvalSteps > 0 && profile.Or(r.EvalSamples, 0) == 0:
-		return fault.New(fault.InvalidArgument, "give eval_samples",
+		return fault.New(fault.InvalidArgument, "pass eval_samples",
 			"eval_steps is %d, and there are no clips to evaluate with", r.EvalSteps)
 	}
 	return r.EvaluationOptions.Check()
@@ -84,7 +84,7 @@ func Run(r RunRequest) (RunAnswer, error) {
 	}
 	if r.Batch < 1 || !positive(r.Seconds) {
 		return RunAnswer{}, fault.New(fault.InvalidArgument,
-			"give the clips of a micro-batch, and seconds of the longest",
+			"pass the clips of a micro-batch, and seconds of the longest",
 			"batch is %d and seconds %v", r.Batch, r.Seconds)
 	}
 	micro, err := p.microBatch(r.Work)

@@ -143,7 +143,7 @@ const mostMeasured, mostInStep = 10_000, 1 << 16
 // is no step.
 func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 	if len(r.Steps) > mostMeasured {
-		return CalibrateAnswer{}, fault.New(fault.InvalidArgument, "give some of them",
+		return CalibrateAnswer{}, fault.New(fault.InvalidArgument, "pass some of them",
 			"%d steps; 10000 are the most", len(r.Steps))
 	}
 	p, err := r.predictor()
@@ -184,13 +184,13 @@ func (p *predictor) calibrate(predicted []profile.Range,
 // indices of micros. The update is the last one's.
 func unequalStep(shapes []int, micros []microBatch) (total profile.StepParts, err error) {
 	if len(shapes) == 0 || len(shapes) > mostInStep {
-		return total, fault.New(fault.InvalidArgument, "give the shape of each",
+		return total, fault.New(fault.InvalidArgument, "pass the shape of each",
 			"a step of %d micro-batches", len(shapes))
 	}
 	var micro microBatch
 	for _, shape := range shapes {
 		if shape < 0 || shape >= len(micros) {
-			return total, fault.New(fault.InvalidArgument, "give its place among shapes",
+			return total, fault.New(fault.InvalidArgument, "pass its place among shapes",
 				"shape %d of %d", shape, len(micros))
 		}
 		micro = micros[shape]

@@ -43,7 +43,7 @@ type Piece struct {
 func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 	if len(piece.Clips) != len(piece.ClipRows) || len(piece.Paths) != len(piece.PathRows) ||
 		len(piece.Buffers) != len(piece.BufferRows) {
-		return fault.New(fault.InvalidArgument, "give one row number for each element",
+		return fault.New(fault.InvalidArgument, "pass one row number for each element",
 			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips),
 			len(piece.Paths), len(piece.Buffers),
 			len(piece.ClipRows), len(piece.PathRows), len(piece.BufferRows))
@@ -118,7 +118,7 @@ func (e Ending) sample(clips int) (sample *Subsample, err error) {
 }
 
 func shardsFault(rows, clips int) error {
-	return fault.New(fault.InvalidArgument, "give the rows that were read of each shard",
+	return fault.New(fault.InvalidArgument, "pass the rows that were read of each shard",
 		"shards have %d rows with %d clips given", rows, clips)
 }
 

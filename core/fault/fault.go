@@ -110,7 +110,8 @@ func InRange(name string, value, low, high int) error {
 	if value >= low && value <= high {
 		return nil
 	}
-	return New(InvalidArgument, fmt.Sprintf("give %s a whole number from %d to %d", name, low, high),
+	return New(InvalidArgument,
+		fmt.Sprintf("set %s to a whole number from %d to %d", name, low, high),
 		"%s is %d, outside %d..%d", name, value, low, high)
 }
 

@@ -89,10 +89,10 @@ func (m *Model) Largest(r LargestRequest, open func(uint64) (*Model, error)) (La
 
 func (r LargestRequest) check() error {
 	if len(r.Rows) == 0 || len(r.Rows) > maxLargestRows {
-		return outOfRange("there are %d rows; give 1 to %d", len(r.Rows), maxLargestRows)
+		return outOfRange("there are %d rows; pass 1 to %d", len(r.Rows), maxLargestRows)
 	}
 	if r.Most < 1 || r.Most > maxLargest || r.Near < 1 || r.Near > r.Most {
-		return outOfRange("near is %d and most is %d; give 1 to %d, near at most as large",
+		return outOfRange("near is %d and most is %d; pass 1 to %d, near at most as large",
 			r.Near, r.Most, maxLargest)
 	}
 	return nil

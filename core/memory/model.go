@@ -75,7 +75,7 @@ func (m *Model) plan(r Request) ([]replay.Segment, error) {
 	steps, kind := profile.Or(r.Steps, defaultSteps), cmp.Or(r.Kind, "train")
 	switch {
 	case r.Batch == nil && (m.templates.HasShapes() || m.templates.Loop == "" || kind != "train"):
-		return nil, fault.New(fault.InvalidArgument, "give batch and length of a micro-batch",
+		return nil, fault.New(fault.InvalidArgument, "pass batch and length of a micro-batch",
 			"batch and length are missing")
 	case r.Batch == nil:
 		return append(m.load(), m.asRecorded(steps)...), nil

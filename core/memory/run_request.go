@@ -35,7 +35,7 @@ func (m *Model) checkWindows(r RunRequest) (largest trace.Shape, micros int, err
 	}
 	switch {
 	case !(r.Overhead >= 0 && r.Overhead <= 1e15):
-		return largest, 0, outOfRange("overhead is %g; give 0 to 1e15", r.Overhead)
+		return largest, 0, outOfRange("overhead is %g; pass 0 to 1e15", r.Overhead)
 	case !m.templates.HasShapes():
 		return largest, 0, fault.New(fault.Unsupported,
 			"name batch, length and labels in step() when you record",

@@ -116,7 +116,7 @@ func find(name string) (entry, error) {
 	}
 	if len(name) > maxNameBytes {
 		return entry{}, fault.New(fault.InvalidArgument,
-			"give a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes",
+			"pass a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes",
 			len(name))
 	}
 	i, ok := in.byName[normalise(name)]

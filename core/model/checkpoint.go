@@ -170,13 +170,13 @@ func openFile(path string) (*os.File, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fault.New(fault.NotFound,
-			"give the folder that save_pretrained wrote, with config.json in it",
+			"pass the folder that save_pretrained wrote, with config.json in it",
 			"there is no file %s", path)
 	case err != nil:
 		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
 			"opening")
 	case !info.Mode().IsRegular(): // a pipe would block
-		return nil, fault.New(fault.InvalidArgument, "give the folder that save_pretrained wrote",
+		return nil, fault.New(fault.InvalidArgument, "pass the folder that save_pretrained wrote",
 			"%s is not a regular file", path)
 	}
 	file, err := os.Open(path)

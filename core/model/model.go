@@ -33,7 +33,7 @@ func Profile(r Request) (profile.Model, error) {
 	switch {
 	case sources != 1:
 		return profile.Model{}, fault.New(fault.InvalidArgument,
-			"give exactly one of name, folder and counts", "%d sources for the model", sources)
+			"pass exactly one of name, folder and counts", "%d sources for the model", sources)
 	case r.Counts != nil:
 		return fromCounts(r)
 	case r.Name != "":
@@ -126,7 +126,7 @@ var sources = []string{"", "module", "config", "folder", "catalogue", "manual"}
 func (c Counts) check(trainable int64) error {
 	switch {
 	case !slices.Contains(sources, c.Source):
-		return fault.New(fault.InvalidArgument, "leave it out, or give module or manual",
+		return fault.New(fault.InvalidArgument, "leave it out, or pass module or manual",
 			"source is %q", fault.Shorten(c.Source))
 	case c.Total == 0:
 		return fault.New(fault.InvalidArgument,
@@ -151,7 +151,7 @@ func (c Counts) check(trainable int64) error {
 	}{{"parameter_bytes", c.ParameterBytes}, {"gradient_bytes", c.GradientBytes},
 		{"adafactor_state_bytes", c.AdafactorStateBytes}} {
 		if v := profile.Or(b.value, 0); v < 0 || v > maxBytes {
-			return fault.New(fault.InvalidArgument, "give bytes, or leave it out",
+			return fault.New(fault.InvalidArgument, "pass bytes, or leave it out",
 				"%s is %d; the range is 0 to 2^54", b.field, v)
 		}
 	}

@@ -265,7 +265,7 @@ func checkPrice(dollars *float64) error {
 	if dollars == nil || (*dollars >= 0 && *dollars <= 1e6) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "give dollars per hour and GPU", "price_usd_hour is %v",
+	return fault.New(fault.InvalidArgument, "pass dollars per hour and GPU", "price_usd_hour is %v",
 		*dollars)
 }
 
@@ -317,7 +317,7 @@ func checkPositive(name string, value *float64, high float64) error {
 	if value == nil || (*value >= leastPositive && *value <= high) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a number above 0 and at most %v",
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("set %s to a number above 0 and at most %v",
 		name, high),
 		"%s is %v, not above 0 and at most %v", name, *value, high)
 }

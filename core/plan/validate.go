@@ -31,7 +31,7 @@ func check(in Inputs) error {
 	return checkHardware(in.Hardware, in.Options)
 }
 
-const modelHint = "profile the model again, or give a ModelProfile with total_parameters and " +
+const modelHint = "profile the model again, or pass a ModelProfile with total_parameters and " +
 	"trainable_parameters"
 
 func checkModel(m profile.Model, state string) error {

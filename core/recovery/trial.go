@@ -43,7 +43,7 @@ type NextTrial struct {
 func ChooseTrial(r TrialRequest) (NextTrial, error) {
 	if r.Low < 1 || r.High < r.Low || r.High > maxTrialSize || len(r.Trials) > maxTrials {
 		return NextTrial{}, fault.New(fault.InvalidArgument,
-			"give 1 <= low <= high <= 65536, and up to 1000 trials",
+			"pass 1 <= low <= high <= 65536, and up to 1000 trials",
 			"sizes %d to %d after %d trials", r.Low, r.High, len(r.Trials))
 	}
 	r.Start = min(max(r.Start, r.Low), r.High)

@@ -42,17 +42,17 @@ const shortest, longest = 1e-9, 1e9
 func Calibrate(predicted []profile.Range, measured []float64) (Calibration, error) {
 	if len(measured) == 0 {
 		return Calibration{}, fault.New(fault.InvalidArgument,
-			"give the seconds of some optimizer steps, without the first ones", "no measured step")
+			"pass the seconds of some optimizer steps, without the first ones", "no measured step")
 	}
 	if len(predicted) != len(measured) {
-		return Calibration{}, fault.New(fault.InvalidArgument, "give one estimate for each",
+		return Calibration{}, fault.New(fault.InvalidArgument, "pass one estimate for each",
 			"%d measured steps for %d estimates", len(measured), len(predicted))
 	}
 	ratios := make([]float64, len(measured))
 	for i, s := range measured {
 		if !(s >= shortest && s <= longest) {
 			return Calibration{}, fault.New(fault.InvalidArgument,
-				"give the seconds of an optimizer step, 1e-9 to 1e9", "a measured step of %v s", s)
+				"pass the seconds of an optimizer step, 1e-9 to 1e9", "a measured step of %v s", s)
 		}
 		ratios[i] = s / predicted[i].Likely
 	}

@@ -44,11 +44,11 @@ func (d Data) Lengths() (Lengths, error) {
 	switch {
 	case d.Clips < 1 || d.Clips > 1<<40:
 		return Lengths{}, fault.New(fault.EmptyDataset,
-			"give a dataset, or how much there is of what mean length", "%d %s to train on",
+			"pass a dataset, or how much there is of what mean length", "%d %s to train on",
 			d.Clips, d.RowKind.Nouns())
 	case !(d.MeanS > 0 && d.MeanS <= longestClip) || !(d.MaxS >= d.MeanS && d.MaxS <= longestClip):
 		return Lengths{}, fault.New(fault.InvalidArgument,
-			"give lengths above 0, the longest at least as long as the mean one",
+			"pass lengths above 0, the longest at least as long as the mean one",
 			"%s of %s on average and at most %s", d.RowKind.Nouns(), d.RowKind.Length(d.MeanS),
 			d.RowKind.Length(d.MaxS))
 	}

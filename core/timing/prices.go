@@ -42,7 +42,7 @@ const maxPrice = 1e6
 func GivenPrice(key string, hour float64) (Price, error) {
 	if math.IsNaN(hour) || hour < 0 || hour > maxPrice {
 		return Price{}, fault.New(fault.InvalidArgument,
-			"give dollars per hour and GPU, such as T4=0.35", "the price of %s is %v",
+			"pass dollars per hour and GPU, such as T4=0.35", "the price of %s is %v",
 			fault.Shorten(key), hour)
 	}
 	return Price{GPU: key, Hour: hour, Provider: "given"}, nil

@@ -380,7 +380,7 @@ class ASRConfigManager:
         from .train.planned_batches import is_in_order
 
         if not hasattr(trainer, "train_dataset"):
-            raise InvalidArgumentError(f"{type(trainer).__name__} is no Trainer", "pass a transformers.Trainer")
+            raise InvalidArgumentError(f"{type(trainer).__name__} is not a Trainer", "pass a transformers.Trainer")
         measured = self._scan and open_source(self._scan[0]).train.data
         return self.durations if is_in_order(trainer.train_dataset, measured) else array("d")
 

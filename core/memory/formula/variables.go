@@ -65,7 +65,7 @@ func (v Variables) At(shape trace.Shape) (Point, error) {
 				1
 		}
 		if lengths[i] < 1 {
-			return Point{}, fault.New(fault.InvalidArgument, "give a longer input",
+			return Point{}, fault.New(fault.InvalidArgument, "pass a longer input",
 				"a length of %d is too short for this model: %s would be %d",
 				shape.Length, r.Name, lengths[i])
 		}

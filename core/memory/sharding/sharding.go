@@ -133,7 +133,7 @@ func (r Request) check() error {
 			fault.Shorten(r.Precision))
 	}
 	if r.Devices < 1 || r.Devices > maxDevices {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("give 1 to %d processes", maxDevices),
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("pass 1 to %d processes", maxDevices),
 			"%d devices share a model", r.Devices)
 	}
 	return nil

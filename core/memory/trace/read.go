@@ -54,7 +54,7 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
 			"reading a trace")
 	case !info.Mode().IsRegular():
-		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file",
+		return nil, fault.New(fault.InvalidArgument, "pass the path of a trace file",
 			"trace %q is not a file", path)
 	case info.Size() > maxFile:
 		return nil, tooBig(fmt.Sprintf("trace %q", path), "its size of %d MiB", info.Size()>>20)

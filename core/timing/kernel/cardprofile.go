@@ -128,7 +128,7 @@ func (m *Model) Corrected(p Profile) (*Model, error) {
 		return nil, err
 	}
 	if p.GPU != m.card.Key {
-		return nil, fault.New(fault.InvalidArgument, "give the table that was measured on a "+
+		return nil, fault.New(fault.InvalidArgument, "pass the table that was measured on a "+
 			m.card.Key, "the kernels were measured on a %s, and the plan is for a %s",
 			fault.Shorten(p.GPU), m.card.Key)
 	}

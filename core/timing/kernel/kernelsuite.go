@@ -27,7 +27,7 @@ const mostOfMemory = 0.25
 // limit.
 func Suite(r SuiteRequest) ([]Sample, error) {
 	if !(r.MemoryBytes > 0 && r.MostFLOPs >= 0) {
-		return nil, fault.New(fault.InvalidArgument, "give the card's memory",
+		return nil, fault.New(fault.InvalidArgument, "pass the card's memory",
 			"kernels for %v bytes of memory, of at most %v operations", r.MemoryBytes, r.MostFLOPs)
 	}
 	products, others := r.types()

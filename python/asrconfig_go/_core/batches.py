@@ -32,7 +32,7 @@ FRAMES_PER_SECOND: Final = 100
 B = TypeVar("B")
 """A batch: a mapping of tensors, a tuple or list of them, or one."""
 
-_HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
+_HINT = "pass attach(split=…) with a function from (inputs, size) to a list of inputs"
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
 _ROWS = "collate the tensors that have a row for each clip as entries of the batch itself"
 

@@ -58,7 +58,7 @@ def user_path(name: str | os.PathLike[str], kind: str) -> Path:
     ``InvalidArgumentError`` for an empty name, and ``StorageError`` for a mount that does not answer.
     """
     if not isinstance(name, str | bytes | os.PathLike):
-        raise InvalidArgumentError(f"{name!r} is no {kind}", "pass a path")
+        raise InvalidArgumentError(f"{kind} = {name!r} is not a path", "pass a path")
     if not os.fsdecode(name):
         raise InvalidArgumentError(f"the name of the {kind} is empty", 'the working folder is "."')
     try:

@@ -46,7 +46,7 @@ def labels_of(
     if name == "labels":
         return [[int(token) for token in row["labels"]] for row in rows]
     if tokenizer is None:
-        raise InvalidArgumentError("the processor has no tokenizer for the texts", 'give rows with "labels"')
+        raise InvalidArgumentError("the processor has no tokenizer for the texts", 'pass rows with "labels"')
     return text_ids([row["text"] for row in rows], tokenizer, ended=ended)
 
 

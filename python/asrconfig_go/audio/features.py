@@ -112,7 +112,7 @@ def model_inputs(
     multiple = 1 if multiple is None or fixed_length(extractor) else multiple
     if name is not None:
         if augment:
-            raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'give rows with "audio"')
+            raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'pass rows with "audio"')
         return _padded([_stored_input(row, name, extractor) for row in rows], extractor, multiple)
     clips = clips_of(rows, extractor, load, augment)
     if _is_wav2vec2(extractor):

@@ -166,7 +166,7 @@ class ResampledCache(ClipCache):
         check_rate(sample_rate)
         for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
             if checked(name, value, int) < 0:
-                raise InvalidArgumentError(f"{name} = {value} is less than nothing", "give bytes")
+                raise InvalidArgumentError(f"{name} = {value} is negative", "pass bytes")
         self.folder: Path = user_path(folder, "cache folder").absolute()
         self.sample_rate: int = sample_rate
         self.load = load

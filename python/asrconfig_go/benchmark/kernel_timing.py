@@ -123,7 +123,7 @@ def measure_kernels(
     ``UnsupportedError`` without a GPU, ``InvalidArgumentError`` for minutes that are none.
     """
     if not checked("minutes", minutes, float) > 0:
-        raise InvalidArgumentError(f"minutes = {minutes!r} is not above 0", "give 3, say")
+        raise InvalidArgumentError(f"minutes = {minutes!r} is not above 0", "pass 3, for example")
     clock = _CPUClock() if device == "cpu" else _GPUClock(device)
     deadline = time.perf_counter() + 60 * minutes
     request = {**clock.card, "most_flops": checked("most_flops", most_flops, float)}

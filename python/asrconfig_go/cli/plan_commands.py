@@ -149,7 +149,7 @@ def _memory(arguments: argparse.Namespace) -> int:
     if arguments.batch is None:
         return _batch_table(arguments)
     if arguments.seconds is None:
-        raise InvalidArgumentError("no length of the batch's longest clip", "give --seconds")
+        raise InvalidArgumentError("no length of the batch's longest clip", "pass --seconds")
     if arguments.snapshot:
         snapshot_path(arguments.snapshot)  # a wrong name is an error before the step is traced
     with warnings.catch_warnings():
@@ -172,7 +172,7 @@ def _batch_table(arguments: argparse.Namespace) -> int:
     one_batch = [name for name in _OF_ONE_BATCH if getattr(arguments, name) not in (None, "auto", "trace")]
     if one_batch:
         option = one_batch[0].replace("_", "-")
-        raise InvalidArgumentError(f"--{option} is for one batch", "give --batch and --seconds")
+        raise InvalidArgumentError(f"--{option} is for one batch", "pass --batch and --seconds")
     options = passed_on(arguments, "model", "batch", *_OF_ONE_BATCH)
     table = batch_table(arguments.model, progress=with_progress(arguments), **options)
     longest = table.rows[-1]
@@ -239,7 +239,7 @@ def _by_hand(arguments: argparse.Namespace) -> Any:
     settings = {name: options.pop(name) for name in CompareSettings.__annotations__ if name in options}
     own = [name for name, value in options.items() if value not in (None, False)]
     if own:
-        raise InvalidArgumentError(f"--by-hand with {own[0]} and no model", "give --model, or --by-hand alone")
+        raise InvalidArgumentError(f"--by-hand with {own[0]} and no model", "pass --model, or --by-hand alone")
     return published_scenarios(prices=_prices(arguments.prices), **settings)
 
 
@@ -247,9 +247,9 @@ def _comparison(arguments: argparse.Namespace) -> Any:
     from ..plan.gpu_comparison import compare_gpus
 
     if arguments.model is None:
-        raise InvalidArgumentError("no model to compare for", "give --model, or --largest with a family")
+        raise InvalidArgumentError("no model to compare for", "pass --model, or --largest with a family")
     if arguments.data is None and arguments.hours is None and arguments.texts is None:
-        raise InvalidArgumentError("nothing to train on", "give --data, --hours, or --texts of a model of text")
+        raise InvalidArgumentError("nothing to train on", "pass --data, --hours, or --texts of a model of text")
     for option, amount in (("--hours", arguments.hours), ("--texts", arguments.texts)):
         if arguments.data is not None and amount is not None:
             cards = ["--gpus", arguments.gpus] if arguments.gpus else []

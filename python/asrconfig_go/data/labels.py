@@ -269,5 +269,5 @@ def _sequence(labels: object) -> Sequence[Any]:
     nested = hasattr(labels, "__iter__") and any(isinstance(label, list | tuple) for label in labels)
     if not hasattr(labels, "__iter__") or nested:
         returned = "a list of lists" if nested else kind(labels)
-        raise InvalidArgumentError(f"the tokenizer gives {returned} for a text", "it must return a text's labels")
+        raise InvalidArgumentError(f"the tokenizer returns {returned} for a text", "it must return a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

@@ -291,7 +291,7 @@ def split_range(path: str, *, file: bool = True) -> tuple[str, tuple[float, floa
 def named_range(path: str, start: float, end: float, *, file: bool = True) -> str:
     """The name of ``start`` to ``end`` in seconds, to the microsecond, of a recording or of a piece of one."""
     if not 0 <= start < end or not math.isfinite(end):
-        raise InvalidArgumentError(f"{path} has no piece from {start} s to {end} s", "give seconds, the start first")
+        raise InvalidArgumentError(f"{path} has no piece from {start} s to {end} s", "pass seconds, the start first")
     recording, within = split_range(path, file=file)
     first = within[0] if within else 0.0
     return f"{recording}#t={_shortest(first + start)},{_shortest(first + end)}"

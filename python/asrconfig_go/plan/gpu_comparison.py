@@ -188,7 +188,7 @@ class CompareOptions(EvaluationOptions):
                 request |= {} if value is None else {field.name: value}
         for name in ("target_batch_size", "epochs", "safety_margin"):
             if not request[name]:  # zero would mean the default in the library
-                raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
+                raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "pass a number above 0")
         return request | {"num_train_epochs": request.pop("epochs")}
 
 
@@ -324,7 +324,7 @@ def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind
     max_s = 3 * mean_s if max_s is None else max_s
     for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
         if not checked(name, value, float) > 0:
-            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "pass hours of audio, and seconds")
     return _made_up(max(1, round(hours * 3600 / mean_s)), mean_s, max_s, kind)
 
 
@@ -333,7 +333,7 @@ def _assumed_texts(texts: int, mean_tokens: int | None, max_tokens: int | None) 
     mean = longest if mean_tokens is None else mean_tokens
     for name, value in {"texts": texts, "mean_tokens": mean, "max_tokens": longest}.items():
         if checked(name, value, int) < 1:
-            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give how many texts, and tokens of each")
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "pass how many texts, and tokens of each")
     return _made_up(texts, mean / TOKENS_PER_SECOND, longest / TOKENS_PER_SECOND, "texts")
 
 

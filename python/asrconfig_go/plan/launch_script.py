@@ -185,7 +185,7 @@ def _check(config: PlanRecord, script: str, machines: int, restarts: int) -> Non
         raise InvalidArgumentError(f"script = {script!r}", "name the Python file that trains")
     for name, value, lowest, highest in (("machines", machines, 1, 1024), ("max_restarts", restarts, 0, 1000)):
         if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            raise InvalidArgumentError(f"{name} = {value!r}", f"give a whole number from {lowest} to {highest}")
+            raise InvalidArgumentError(f"{name} = {value!r}", f"pass a whole number from {lowest} to {highest}")
     if config.device_count % machines:
         raise InvalidArgumentError(
             f"{config.device_count} GPUs cannot be shared equally by {machines} machines",

@@ -194,7 +194,7 @@ def largest_models(
     """
     for name, value in (("seconds", seconds), ("lora_rank", lora_rank)):
         if not checked(name, value, float) > 0:
-            raise InvalidArgumentError(f"{name} = {value!r} is too small", "give a number above 0")
+            raise InvalidArgumentError(f"{name} = {value!r} is too small", "pass a number above 0")
     checked("precision", precision, Precision | None)
     card = HardwareProfile.detect(checked("gpu", gpu, str)).gpus[0]
     check_margin(safety_margin)

@@ -76,7 +76,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     """
     if not isinstance(config, PlanRecord):
         raise InvalidArgumentError(
-            f"config = {config!r:.80} is not a TrainingConfig", "create_optimal_config gives one"
+            f"config = {config!r:.80} is not a TrainingConfig", "create_optimal_config returns one"
         )
     seconds = _seconds(durations)
     chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s

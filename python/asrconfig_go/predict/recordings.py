@@ -173,7 +173,9 @@ class Recording:
         except AsrConfigError:
             raise
         except Exception as error:
-            hint = "check that batch_fn gives the model's keyword arguments" if self.batch_fn else "train it for a step"
+            hint = (
+                "check that batch_fn returns the model's keyword arguments" if self.batch_fn else "train it for a step"
+            )
             raise TraceError(f"{source.label} failed in its training step: {named(error)}", hint) from error
 
     def _batches(self, batch_fn: Callable[[int, int, int], dict[str, Any]]) -> SpeechBatches:

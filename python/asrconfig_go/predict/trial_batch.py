@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 BatchFunction = Callable[[int], Mapping[str, Any]]
-_LOSS_HINT = "the batch needs labels, and the model must give .loss, ['loss'] or the loss first"
+_LOSS_HINT = "the batch needs labels, and the model must return .loss, ['loss'] or the loss first"
 _MOST_TOKENS = 1 << 20
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -111,7 +111,7 @@ def loss_of(output: object) -> torch.Tensor:
     else:
         loss = getattr(output, "loss", output)
     if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
-        raise InvalidArgumentError("the model gives no loss with gradients for such a batch", _LOSS_HINT)
+        raise InvalidArgumentError("the model returns no loss with gradients for such a batch", _LOSS_HINT)
     return loss
 
 

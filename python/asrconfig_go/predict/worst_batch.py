@@ -30,7 +30,7 @@ Batch = Mapping[str, Any]  # as a collator returns it
 _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
 _PADDING = -100
-_HINT = "give a batch with input_values or input_features, or leave seconds out"
+_HINT = "pass a batch with input_values or input_features, or leave seconds out"
 
 
 def longest(
@@ -166,7 +166,7 @@ def _count(dataset: Dataset) -> int:
             "pass batch=, one that was collated",
         )
     if not len(dataset):
-        raise InvalidArgumentError("the dataset is empty", "give it at least one sample")
+        raise InvalidArgumentError("the dataset is empty", "pass at least one sample")
     return len(dataset)
 
 

@@ -36,7 +36,9 @@ _AUDIO = INPUTS[:2]
 _TEXT_NAMES = ("label", "decoder", "input_ids")  # parts of the names of texts, in order of preference
 _LIBRARIES = ("torch", "transformers", "datasets", "tokenizers", "peft")  # their objects hold no state of a collator
 _COPY_LIMIT = 4096  # entries of a container that is copied
-_HINT = "check that collator([dataset[0]]) gives the model's keyword arguments, or pass batch_fn(batch, length, labels)"
+_HINT = (
+    "check that collator([dataset[0]]) returns the model's keyword arguments, or pass batch_fn(batch, length, labels)"
+)
 
 
 @dataclass(frozen=True)

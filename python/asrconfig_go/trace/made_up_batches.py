@@ -75,7 +75,7 @@ class SpeechBatches:
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration."""
         if not seconds > 0 or not math.isfinite(seconds):
-            raise InvalidArgumentError(f"{seconds!r} seconds of audio", "give a duration above 0")
+            raise InvalidArgumentError(f"{seconds!r} seconds of audio", "pass a duration above 0")
         return input_length(
             seconds, self.length_per_second, fixed=self.fixed_length, longest=self.max_length,
             truncates=self.truncates, row_kind=self.row_kind, model="the model",

@@ -63,7 +63,7 @@ class TrainingLoop:
         for name in ("accumulation", "steps", "every_n_layers"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")
+                raise InvalidArgumentError(f"{name} is {value!r}", "pass a whole number from 1 on")
         self.recomputes = _checkpointing(self.checkpointing)
         self.dtype = _PRECISIONS[self.precision]
         self.loss_of: LossFunction = _loss_of
@@ -101,7 +101,7 @@ class TrainingLoop:
                 recorder.about["batches"] = made_up.words
                 recorder.notes.append(f"batches were made up: {made_up.words}")
         if not points:
-            raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
+            raise InvalidArgumentError("no points to trace", "pass (batch, length, labels) of at least one batch")
         points = [checked_point(point) for point in points]
         windows = [points[0]] * (self.steps - 1) + points
         trained = [p for p in model.parameters() if p.requires_grad]

@@ -50,7 +50,9 @@ def _loaded(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
     if isinstance(model, torch.nn.Module):
         return model, f"the given {type(model).__name__}"
     if model is not None and not isinstance(model, str | os.PathLike):
-        raise InvalidArgumentError(f"{type(model).__name__} is no model", "pass a torch module, a checkpoint or a name")
+        raise InvalidArgumentError(
+            f"{type(model).__name__} is not a model", "pass a torch module, a checkpoint or a name"
+        )
     source = os.fspath(model) if model is not None else str(_checkpoint(folder, saved))
     kind = _architecture(saved, Path(source))
 

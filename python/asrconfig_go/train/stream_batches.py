@@ -122,7 +122,7 @@ class WindowReader:
         rows, window, after = self._first(start, stop)
         if start.digest not in ("", window.position.digest) and not stop.is_set():
             raise CorruptFileError(
-                f"the stream gives other clips than the run had after {start.step} steps",
+                f"the stream yields other clips than the run had after {start.step} steps",
                 "pass the same files in the same order, or start a new run by manager.train(trainer, resume=False)",
             )
         while not stop.is_set():

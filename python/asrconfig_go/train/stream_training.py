@@ -142,7 +142,7 @@ def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
         ),
         "dataloader_drop_last differs from the sampler's drop_last": (
             args.dataloader_drop_last != sampler.drop_last,
-            "set both alike",
+            "make the two agree",
         ),
         "auto_find_batch_size would make other batches": (
             args.auto_find_batch_size,

@@ -103,7 +103,7 @@ def _moment(save_by: str, now: datetime) -> datetime:
             moment = datetime.fromisoformat(re.sub("Z$", "+00:00", save_by))
             return moment if moment.tzinfo is not None else moment.astimezone()
     except (ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"save_by = {save_by!r} is no moment: {error}", _FORMS) from error
+        raise InvalidArgumentError(f"save_by = {save_by!r} is not a time or duration: {error}", _FORMS) from error
     raise InvalidArgumentError(f"save_by = {save_by!r} is neither a duration nor a moment", _FORMS)
 
 

@@ -40,8 +40,8 @@ from training_fixtures import make_plan
 OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("batching.compare", {"options.step_samples": 0}, "choose 1 to", {}),
     ("batching.compare", {"options.ranks": 3}, "a multiple of the number of processes", {"options.ranks": 2}),
-    ("batching.split", {"overhead_s": -1}, "give 0 to 1e7 seconds", {}),
-    ("batching.split", {"host_s": -1}, "give 0 to 1e7 seconds", {}),
+    ("batching.split", {"overhead_s": -1}, "pass 0 to 1e7 seconds", {}),
+    ("batching.split", {"host_s": -1}, "pass 0 to 1e7 seconds", {}),
     ("batching.split", {"seconds": [1, -1]}, "drop those that cannot be read", {"seconds": [1]}),
     ("batching.split", {"seconds": [1, 90]}, "drop or shorten them", {"seconds": [1]}),
     ("memory.device", {"gpu.sms": 0}, "leave sms out to look it up", {"gpu.sms": 40}),
@@ -64,12 +64,12 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("report.compare", {"a.sources": []}, "pass the run logs of its monitors", {}),
     ("report.run", {"by": "epochs"}, 'pass "time" or "steps"', {"by": "steps"}),
     ("runlog.check", {"run_log.duration_s": -1}, "take another copy of the file", {}),
-    ("timing.calibrate", {"steps": []}, "give the seconds of some optimizer steps", {}),
+    ("timing.calibrate", {"steps": []}, "pass the seconds of some optimizer steps", {}),
     ("timing.compare", {"prices": {"L4": -1}}, "such as T4=0.35", {"prices": {"T4": 0.35}}),
     ("timing.compare", {"gpus": ["0xT4"]}, 'as in "2xT4"', {"gpus": ["2xT4"]}),
-    ("timing.kernels", {"memory_bytes": -1}, "give the card's memory", {}),
-    ("timing.run", {"eval_samples": None}, "give eval_samples", {}),
-    ("timing.step", {"measured_s": [-1.0]}, "give the seconds of an optimizer step", {}),
+    ("timing.kernels", {"memory_bytes": -1}, "pass the card's memory", {}),
+    ("timing.run", {"eval_samples": None}, "pass eval_samples", {}),
+    ("timing.step", {"measured_s": [-1.0]}, "pass the seconds of an optimizer step", {}),
     ("view.render", {"kind": "poem"}, "box", {"kind": "box"}),
     ("view.render", {"format": "pdf"}, "choose text, brief, html", {"format": "html"}),
 ]
@@ -164,8 +164,8 @@ CALLS = [
 ]
 
 COMMANDS = [
-    ("compare --hours 1", "give --model, or --largest", "compare --hours 1 --model wav2vec2-base --gpus T4"),
-    ("compare --model wav2vec2-base", "give --data, --hours", "compare --model wav2vec2-base --hours 1 --gpus T4"),
+    ("compare --hours 1", "pass --model, or --largest", "compare --hours 1 --model wav2vec2-base --gpus T4"),
+    ("compare --model wav2vec2-base", "pass --data, --hours", "compare --model wav2vec2-base --hours 1 --gpus T4"),
     ("compare --largest xls-r", "name one with --gpus", "compare --largest xls-r --gpus T4"),
     ("train --model tiny-wav2vec2 --data demo --set learning_rate", "write --set learning_rate=3e-5",
      "train --help --set learning_rate=3e-5"),

@@ -42,7 +42,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("labels", lambda: None, "labels = None is not text"),
     ("micro_batch", lambda: 4, "micro_batch = 4 requires to know what the loss divides by"),
     ("split_batch_statistics", lambda: 1, "split_batch_statistics = 1"),
-    ("output_dir", lambda: 5, "5 is no output_dir"),
+    ("output_dir", lambda: 5, "output_dir = 5 is not a path"),
 ]
 
 

@@ -160,7 +160,7 @@ def test_without_a_checkpoint_from_before_the_first_one_is_taken(run: Path, tmp_
 
 def test_what_cannot_be_loaded(run: Path, tmp_path: Path) -> None:
     folder = run / "bad-batch"
-    with pytest.raises(InvalidArgumentError, match="list is no model"):
+    with pytest.raises(InvalidArgumentError, match="list is not a model"):
         replay_batch(folder, [])
     with pytest.raises(NotFoundError, match="cannot load Wav2Vec2ForCTC"):
         replay_batch(folder, tmp_path)
