@@ -28,8 +28,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
-// operation is what runs a request, and the function behind it, whose types and comment the
-// reference shows (abi.go).
+// operation runs a request. The reference shows the types and the comment of its function (abi.go).
 type operation struct {
 	run      func(args json.RawMessage, attached []byte) (any, error)
 	function any
@@ -107,8 +106,8 @@ var table = map[string]operation{
 // library.info lists the table, which may not name it in its own initializer.
 func init() { table["library.info"] = withoutArgs(libraryInfo) }
 
-// attachable are arguments that come with bytes after the JSON. They are the caller's: what is kept
-// must be copied.
+// attachable are arguments that come with bytes after the JSON. The bytes belong to the caller:
+// copy what is kept.
 type attachable interface{ attach(b []byte) error }
 
 // withArgs decodes the arguments strictly into A and runs f.
@@ -128,7 +127,7 @@ func withArgs[A, R any](f func(A) (R, error)) operation {
 	return operation{run, f}
 }
 
-// on is an operation on what its arguments name by a handle.
+// on is an operation on an object that its arguments name by a handle.
 func on[T any, A interface{ found() (T, error) }, R any](f func(T, A) (R, error)) operation {
 	run := withArgs(func(a A) (result R, err error) {
 		named, err := a.found()
@@ -167,11 +166,11 @@ type library struct {
 	AudioColumns []string          `json:"audio_columns"`
 	TextColumns  []string          `json:"text_columns"` // the same of transcripts
 	Throttles    []runlog.Throttle `json:"throttles"`    // bits of a GPU's throttle reasons
-	// of capi/layout.h, as this library has them in memory
+	// of capi/layout.h, as laid out in this library
 	Structures map[string][]CField `json:"structures"`
 }
 
-// libraryInfo says what this library is and can do.
+// libraryInfo describes this library and what it can do.
 func libraryInfo() library {
 	audio, text := dataset.Columns()
 	return library{
@@ -190,7 +189,7 @@ type hardwareArgs struct {
 	hardware.Options
 }
 
-// detectHardware measures this machine, or takes GPUs of the catalogue in place of what is here.
+// detectHardware measures this machine, or takes GPUs of the catalogue instead of its own.
 func detectHardware(a hardwareArgs) (profile.Hardware, error) {
 	if a.GPU != "" {
 		return hardware.Planned(a.GPU, a.Options)
@@ -230,15 +229,15 @@ type compareArgs struct {
 	durations
 }
 
-// compareGPUs plans a training on several GPUs: each row is what plan.make says of that machine. Or
-// it says what to trace first. Errors: those of plan.make but Infeasible, and NotFound for an
-// unknown GPU.
+// compareGPUs plans a training on several GPUs: each row is the plan of plan.make for that machine.
+// Instead it may return what to trace first. Errors: those of plan.make but Infeasible, and
+// NotFound for an unknown GPU.
 func compareGPUs(a compareArgs) (compare.Answer, error) {
 	a.Durations = a.Seconds
 	return compare.Make(a.Request)
 }
 
-// gpuPrices lists what an hour of each GPU costs, with where that is from and of when.
+// gpuPrices lists what an hour of each GPU costs, with source and date.
 func gpuPrices() []timing.Price { return timing.Prices() }
 
 type kernelSuiteResult struct {
@@ -277,7 +276,7 @@ type classified struct {
 	Advice string         `json:"advice"`
 }
 
-// classifyError tells what a failure means, from the exception's class name and text, and what to
+// classifyError returns what a failure means, by the exception's class name and text, and what to
 // do.
 func classifyError(a errorArgs) (classified, error) {
 	class, advice := recovery.Classify(a.Type, a.Text)

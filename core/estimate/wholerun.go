@@ -5,8 +5,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// What a run takes besides its optimizer steps: assumptions, in seconds except for the rate;
-// docs/timing.md has the sources.
+// The time that a run takes besides its optimizer steps: assumptions, in seconds except for the
+// rate; docs/timing.md has the sources.
 var (
 	// imports, the model's weights on the GPU, the CUDA context
 	startTime = profile.Range{Low: 8, Likely: 20, High: 60}
@@ -22,10 +22,10 @@ var (
 	tokenTime = profile.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}
 )
 
-// RunSeconds is what the parts of a run take.
+// RunSeconds are the times of the parts of a run.
 type RunSeconds struct{ Training, Evaluation, Checkpoints, StartUp profile.Range }
 
-// Hours of the parts, and of the whole.
+// Hours converts the times of the parts, and of the whole run.
 func (r RunSeconds) Hours() (profile.RunParts, profile.Range) {
 	hours := func(seconds profile.Range) profile.Range { return seconds.Times(1.0 / 3600) }
 	parts := profile.RunParts{Training: hours(r.Training), Evaluation: hours(r.Evaluation),
@@ -43,8 +43,8 @@ func WithLoader(gpu, loader profile.Range, workers int) profile.Range {
 	return gpu.AtLeast(loader)
 }
 
-// Occasions is how often something comes that comes at an interval of optimizer steps, and at the
-// end (DefaultFlowCallback.on_step_end of transformers 5.23); an interval of 0 is never.
+// Occasions is how often something happens at an interval of optimizer steps, and at the end
+// (DefaultFlowCallback.on_step_end of transformers 5.23); an interval of 0 is never.
 func Occasions(steps, interval int) int {
 	if interval == 0 {
 		return 0
@@ -52,7 +52,7 @@ func Occasions(steps, interval int) int {
 	return (steps + interval - 1) / interval
 }
 
-// StartUp is what a run takes before its first step, and what its first steps take longer.
+// StartUp is the time before the first step, and the extra time of the first steps.
 func StartUp(workers int) profile.Range {
 	if workers == 0 {
 		return startTime.Plus(firstSteps)
@@ -60,7 +60,7 @@ func StartUp(workers int) profile.Range {
 	return startTime.Plus(firstSteps).Plus(workerStart)
 }
 
-// Saving is what a checkpoint of so many bytes takes.
+// Saving is the time that a checkpoint of some bytes takes.
 func Saving(bytes int64) profile.Range {
 	return profile.Range{Low: float64(bytes) / diskRate.Low,
 		Likely: float64(bytes) / diskRate.Likely, High: float64(bytes) / diskRate.High}
@@ -73,7 +73,7 @@ type Generation struct {
 	Kernels   float64 // that the decoder runs for a token
 }
 
-// Evaluation is an evaluation of some batches, whose forward pass takes so many seconds each.
+// Evaluation is the time of an evaluation, given that of the forward pass of each batch.
 func Evaluation(forward profile.Range, batches float64, g *Generation) profile.Range {
 	batch := forward.Plus(microTime)
 	if g != nil {

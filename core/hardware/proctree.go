@@ -15,16 +15,16 @@ import (
 // Strategy for the process tree.
 //
 // /proc/<pid>/task/<tid>/children lists the processes that a thread started, so a tree of a few
-// workers takes a few small files however many processes the host has. What a worker shares with its
-// parent counts for both, as in top: telling it apart (smaps_rollup) walks page tables, milliseconds
-// for a large process.
+// workers takes a few small files however many processes the host has. Memory that a worker shares
+// with its parent counts for both, as in top: separating it (smaps_rollup) walks page tables, which
+// takes milliseconds for a large process.
 
 const (
 	maxTree    = 1024 // processes of a tree
 	maxThreads = 4096 // of one process
 )
 
-// descendants lists the processes below one, without itself.
+// descendants lists the descendants of a process.
 func (t tree) descendants(pid int) []int {
 	var pids []int
 	for queue := []int{pid}; len(queue) > 0 && len(pids) < maxTree; queue = queue[1:] {
@@ -60,8 +60,8 @@ func (t tree) numbersIn(folder string, limit int) []int {
 	return numbers
 }
 
-// process is what /proc/<pid>/stat tells: processor time of all threads in ticks, and that of ended
-// children; resident memory in bytes.
+// process is what /proc/<pid>/stat reports: processor time of all threads in ticks, and that of
+// ended children; resident memory in bytes.
 type process struct{ ticks, ended, resident uint64 }
 
 func (t tree) process(folder string) (process, bool) {
@@ -89,12 +89,12 @@ const (
 	idleBytes = 64 << 20
 )
 
-// otherProcesses knows how much of each card's memory is held by processes that are not of this
-// training: not this process, nor one that it started, nor, under a launcher of several (torchrun,
+// otherProcesses returns how much of each card's memory is held by processes outside this training:
+// not this process, nor one that it started, nor, under a launcher of several (torchrun,
 // accelerate), one that the launcher started.
 //
-// In a container the driver may list processes by the host's numbers, or none at all. A number that
-// /proc does not have, or an empty list on a card in use, says so, and then nothing is known.
+// In a container the driver may list processes by the host's numbers, or none at all. A PID that
+// /proc lacks, or an empty list on a card in use, shows that; the figure is then unknown.
 type otherProcesses struct {
 	tree  tree
 	top   int // the process whose tree is this training

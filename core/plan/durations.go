@@ -15,7 +15,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// durations is the clips of a dataset as a model takes them.
+// durations are the lengths of a dataset's clips as a model takes them.
 type durations struct {
 	sorted []float64 // seconds in rising order, of all clips or of a sample that stands for them
 	count  int       // clips of the dataset that are trained on, or pieces of them
@@ -59,11 +59,11 @@ func readDurations(in Inputs, fixed float64) (a durations, err error) {
 	return a, nil
 }
 
-// classifies reports whether the model has a class for each clip: of longer clips than it takes it
-// hears the beginning, where others need them split with their texts.
+// classifies reports whether the model has a class for each clip: it uses the beginning of clips
+// that are too long, while other models need them split with their texts.
 func classifies(m profile.Model) bool { return strings.HasSuffix(m.ClassName, "Classification") }
 
-// split replaces clips that are longer than the model takes by pieces, as few as there can be.
+// split replaces clips that are longer than the model takes by as few pieces as possible.
 func (a durations) split() durations {
 	pieces := make([]float64, 0, len(a.sorted))
 	for _, s := range a.sorted {
@@ -86,8 +86,7 @@ func streamBound(in Inputs, fixed float64) float64 {
 	return bound
 }
 
-// bounded plans for a clip of a length, whether one was measured or not, and leaves out longer
-// ones.
+// bounded leaves out clips over a length, and adds one of that length if none was measured.
 func (a durations) bounded(seconds float64) (durations, error) {
 	a, err := a.upTo(seconds)
 	if err == nil && a.sorted[len(a.sorted)-1] < seconds {
@@ -120,7 +119,7 @@ func (a durations) longest() float64 { return a.modelled(a.sorted[len(a.sorted)-
 // oneLength reports whether every batch is of one length.
 func (a durations) oneLength() bool { return a.modelled(a.sorted[0]) == a.longest() }
 
-// modelled is how long the model takes a clip to be.
+// modelled is the length of a clip in the model, in seconds.
 func (a durations) modelled(seconds float64) float64 {
 	if a.fixed > 0 {
 		return a.fixed

@@ -12,10 +12,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// usualGeneration is the most tokens of a text, as usual for Whisper's 30 s.
+// usualGeneration is the most tokens of a text, the usual limit for Whisper's 30 s.
 const usualGeneration = 225
 
-// evalClips is how many clips the model is evaluated with, and how that is known.
+// evalClips returns how many clips the model is evaluated with, and where the number comes from.
 func (s *search) evalClips() (clips int, source string) {
 	if requested := s.in.Options.EvalSamples; requested != nil {
 		return *requested, "eval_samples"
@@ -41,13 +41,14 @@ func (s *search) writeEvalBatch(d *draft, f evaluated) {
 			units.Size(decoder.CacheBytes))
 	} else if beams > 1 {
 		batch, reason = batch/beams,
-			fmt.Sprintf("%s; divided by %d beams, each of which keeps what it heard", reason, beams)
+			fmt.Sprintf("%s; divided by %d beams, each of which keeps its encoder output", reason,
+				beams)
 	}
 	d.PerDeviceEvalBatchSize = max(1, batch)
 	d.because("per_device_eval_batch_size", reason)
 }
 
-// texts are those of a batch while they are generated.
+// texts describes the texts that a batch generates at once.
 func texts(clips, beams int) string {
 	if beams == 1 {
 		return fault.Plural(clips, "text")
@@ -80,8 +81,8 @@ func (s *search) generation(f evaluated) *estimate.Generation {
 	return s.in.Options.Generation(*f.traced.Decoder, f.traced.Work[0].Work)
 }
 
-// Generation is how the texts of a batch come about, by the decoder's share of what a forward pass
-// of one clip runs.
+// Generation describes how the texts of a batch are generated, from the decoder's share of the
+// kernels of a forward pass of one clip.
 func (o EvaluationOptions) Generation(d TracedDecoder, one kernel.Work) *estimate.Generation {
 	maxTokens := o.mostTokens(d)
 	kernels := 0.0
@@ -92,7 +93,7 @@ func (o EvaluationOptions) Generation(d TracedDecoder, one kernel.Work) *estimat
 		Kernels: d.Share * kernels * math.Sqrt(float64(profile.Or(o.NumBeams, 1)))}
 }
 
-// mostTokens are those of a text that does not end.
+// mostTokens returns the tokens of a text that does not end.
 func (o EvaluationOptions) mostTokens(d TracedDecoder) int64 {
 	limit := int64(profile.Or(o.GenerationMaxLength, usualGeneration))
 	if d.MostTokens > 0 {
@@ -105,8 +106,8 @@ func (o EvaluationOptions) generates(t *Traced) bool {
 	return t.Decoder != nil && profile.Or(o.PredictWithGenerate, true)
 }
 
-// CheckGeneration refuses to generate with a model that does not, and a decoder that is larger than
-// its model. Errors: InvalidArgument.
+// CheckGeneration rejects generation options for a model that does not generate, and a decoder
+// larger than its model. Errors: InvalidArgument.
 func (o EvaluationOptions) CheckGeneration(decoder *TracedDecoder, model string) error {
 	if decoder != nil && !(decoder.Share >= 0 && decoder.Share <= 1) {
 		return fault.New(fault.InvalidArgument, "trace again",

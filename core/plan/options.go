@@ -157,7 +157,7 @@ type EvaluationOptions struct {
 	MaxEvalShare *float64 `json:"max_eval_share"`
 	// evaluations generate texts; true for models that can
 	PredictWithGenerate *bool `json:"predict_with_generate"`
-	// tokens of a text at most, from 1; 225
+	// tokens the most of a text, from 1; 225
 	GenerationMaxLength *int `json:"generation_max_length"`
 	NumBeams            *int `json:"num_beams"` // of a generation, 1..1024; 1
 }

@@ -15,7 +15,7 @@ import (
 type Traced struct {
 	Precision     string `json:"precision"`
 	Checkpointing bool   `json:"gradient_checkpointing"`
-	// with checkpointing: one of so many is computed again; 0 as 1
+	// with checkpointing: one layer in so many is computed again; 0 as 1
 	EveryNLayers int    `json:"every_n_layers"`
 	Offload      bool   `json:"offload_checkpoints"`
 	Optimizer    string `json:"optimizer"` // the Trainer's name

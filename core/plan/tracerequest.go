@@ -7,11 +7,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// TraceRequest is a candidate to trace, and what the planner wants to know of it.
+// TraceRequest is a candidate to trace, and the figures that the planner needs of it.
 type TraceRequest struct {
 	Precision     string `json:"precision"`
 	Checkpointing bool   `json:"gradient_checkpointing"`
-	// with checkpointing: one of so many is computed again
+	// with checkpointing: one layer in so many is computed again
 	EveryNLayers int `json:"every_n_layers"`
 	// what checkpointed layers save is kept in pinned host memory
 	Offload   bool   `json:"offload_checkpoints"`
@@ -19,29 +19,29 @@ type TraceRequest struct {
 	// what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU
 	Allocator   string `json:"allocator"`
 	Devices     int    `json:"devices"`      // that share an optimizer step
-	Share       int    `json:"share"`        // clips of one device in an optimizer step
+	Share       int    `json:"share"`        // clips of an optimizer step on one device
 	BudgetBytes int64  `json:"budget_bytes"` // of one device, context included
-	// that a process holds beside its allocator's memory and the context: of several GPUs
+	// what a process holds beside its allocator's memory and the context, with several GPUs
 	BesideBytes int64 `json:"beside_bytes"`
-	// longer clips are left out; absent: none is
+	// longer clips are left out; absent: no limit
 	MaxLengthS *float64 `json:"max_length_s"`
-	// the longest clip that is planned for, of a stream whether one was measured or not
+	// the longest clip planned for; of a stream, one that may not have been measured
 	LongestS float64 `json:"longest_s"`
-	// the worst peak of whole runs is asked for, too
+	// whether to return the worst peak of whole runs, too
 	High bool `json:"high"`
-	// evaluations generate texts, where the model can: their keys and values are to fit
+	// evaluations generate texts, if the model can, so that their keys and values must fit
 	Generates bool `json:"generates"`
 	Beams     int  `json:"beams"`  // of a generation
-	Tokens    int  `json:"tokens"` // of a text at most
-	// micro-batches of the longest clips whose peaks are asked for, whether they fit or not
+	Tokens    int  `json:"tokens"` // the most of a text
+	// micro-batches of the longest clips whose peaks to return, whether they fit or not
 	Sizes []int `json:"sizes"`
 }
 
-// Next returns the candidate to trace before planning. First the one without checkpointing; then,
-// while they are not traced, those that existing traces suggest as the fastest, with the guard and
-// without it, and sorted by length where a plan would else not name that gain; and where nothing
-// fits, all others, which take less memory. It returns nil when a plan needs no further trace.
-// Errors: those of Make except Infeasible.
+// Next returns the candidate to trace before planning: first the one without checkpointing; then
+// those that existing traces suggest as the fastest, with the guard and without it, and grouped by
+// length where a plan could not state that gain otherwise; if nothing fits, all others, which take
+// less memory. It returns nil when a plan needs no further trace. Errors: those of Make except
+// Infeasible.
 func Next(in Inputs) (*TraceRequest, error) {
 	in, err := in.checked()
 	if err != nil || in.Options.Policy != DefaultPolicy {

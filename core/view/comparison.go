@@ -61,7 +61,8 @@ func rowsOf(plans []gpuPlan) table {
 
 const shownRows = 8 // of a table in a short form
 
-// brief is the cheapest and the fastest machine, and the rows that fit: of many the cheapest.
+// brief shows the cheapest and the fastest machine, and the rows that fit; of many rows, the
+// cheapest.
 func (r comparisonRecord) brief(title string, unfit int) []Block {
 	plans, others := r.plans(), ""
 	if len(plans) > shownRows {
@@ -126,7 +127,7 @@ func (p gpuPlan) row() row {
 	return row{Cells: cells}
 }
 
-// bound is what bounds the speed, and whether that was measured.
+// bound is what limits the speed, and whether that was measured.
 func (p gpuPlan) bound() string {
 	switch {
 	case p.Calibrated:
@@ -167,7 +168,7 @@ func (p gpuPlan) unfit() notice {
 	return n
 }
 
-// foot are prices with their sources, and what the figures rest on.
+// foot lists prices with their sources, and what the figures are based on.
 func (r comparisonRecord) foot() []string {
 	cards, order := map[string][]string{}, []string(nil)
 	for _, plan := range r.plans() {
@@ -197,7 +198,7 @@ func (r comparisonRecord) foot() []string {
 	return append(lines, r.Assumptions...)
 }
 
-// joined are the texts that are there, with commas.
+// joined joins the texts that are not empty with commas.
 func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool {
 		return text == ""

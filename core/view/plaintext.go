@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// defaultWidth is that of text, in columns, where a request names none.
+// defaultWidth is the width of text, in columns, if a request sets none.
 const defaultWidth = 110
 
-// terminalWidth is that of the short form of a plan, which is to fit any terminal.
+// terminalWidth is the width of a plan's short form, which must fit any terminal.
 const terminalWidth = 80
 
 const columnGap = 2 // between a table's columns
@@ -92,8 +92,7 @@ func grid(rows [][]string, tight []bool, width int) []string {
 	return lines
 }
 
-// widest is the place of the widest column, or -1; of a tight one only if all of the others are as
-// narrow as they may be.
+// widest is the index of the widest column, or -1; tight columns count only with last.
 func widest(widths []int, tight []bool, last bool) int {
 	index := -1
 	for i, w := range widths {
@@ -126,7 +125,7 @@ func gridRow(row []string, widths []int) []string {
 
 var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 
-// cells is a share of 0 to 1 in characters of a width; what is not a number is none.
+// cells converts a share of 0 to 1 to characters of a width; NaN is 0.
 func cells(share float64, width int) int {
 	if math.IsNaN(share) {
 		return 0

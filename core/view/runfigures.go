@@ -2,8 +2,8 @@ package view
 
 import "github.com/asrconfig/asrconfig-go/core/runlog"
 
-// RunFigures are what follows from a run's logs; core/report works it out. Sizes are bytes, times
-// seconds from the run's start.
+// RunFigures are the figures of a run, which core/report computes from its logs. Sizes are bytes,
+// times seconds from the run's start.
 type RunFigures struct {
 	Start    float64 `json:"start_unix_s"`
 	Duration float64 `json:"duration_s"`
@@ -21,7 +21,7 @@ type RunFigures struct {
 	Events   []Moment      `json:"events"`
 	Bands    []Band        `json:"bands"`
 	Monitors []string      `json:"monitors"`
-	// a training that began, and of whose end nothing is known
+	// whether a training began whose end is unknown
 	Unfinished bool `json:"unfinished"`
 }
 
@@ -39,7 +39,7 @@ type StepFigures struct {
 	// of the time of training steps alone, as the rate of audio
 	StepsPerS *float64 `json:"steps_per_s"`
 	AudioRate *float64 `json:"audio_rate"` // seconds of audio a second
-	Padding   *float64 `json:"padding"`    // share of computed audio that is none
+	Padding   *float64 `json:"padding"`    // share of computed audio that is padding
 	// share of time that steps waited for the loader
 	Waited *float64 `json:"waited"`
 	// share of the time of training steps that the model's arithmetic takes at the GPU's published
@@ -49,7 +49,7 @@ type StepFigures struct {
 }
 
 // GPUFigures are those of one GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over
-// time. Absent: never known.
+// time. Absent: never measured.
 type GPUFigures struct {
 	Label      string   `json:"label"`
 	Name       string   `json:"name"`
@@ -77,7 +77,7 @@ type GPUFigures struct {
 }
 
 // HostFigures are those of one machine: bytes, bytes a second, shares of 0 to 1. Absent: never
-// known.
+// measured.
 type HostFigures struct {
 	Label       string   `json:"label"`
 	Total       *float64 `json:"total_bytes"`

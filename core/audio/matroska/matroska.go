@@ -30,28 +30,28 @@ const (
 	nanos        = 1e9
 )
 
-// document is what is known of a file while its segment is walked.
+// document collects what is known of a file while its segment is walked.
 type document struct {
 	w       ebmlReader
 	scale   float64 // ns in a tick
 	claimed float64 // s that the header claims, 0 for nothing
 	track   *track
-	others  int       // tracks that are not it
-	frames  []element // of the block looked at
-	every   bool      // look at every block
+	others  int       // how many other tracks
+	frames  []element // of the current block
+	every   bool      // read every block
 	cut     bool      // something that is referred to is missing
 	cluster float64   // ticks at which the cluster starts
-	heard
+	played
 	skipping
 }
 
-// heard sums up the blocks of the track that were read.
-type heard struct {
-	samples int64   // that a decoder makes of them
+// played sums up the blocks of the track that were read.
+type played struct {
+	samples int64   // that a decoder outputs for them
 	unknown bool    // the duration of some blocks is unknown
 	discard int64   // samples to drop at their ends
-	any     bool    // there was one
-	mute    bool    // none of them gave samples, as the first one of Vorbis does not
+	any     bool    // whether there was a block
+	mute    bool    // none yielded samples, as Vorbis' first block does not
 	first   float64 // s at which the first starts
 	end     float64 // s at which the last one ends
 }
@@ -98,7 +98,7 @@ func (m *document) segment(e element) (media.Info, error) {
 		return media.Info{}, err
 	}
 	if m.skipped && (m.blocks == 0 || m.contradicted() || !m.plausible()) {
-		m.every, m.heard, m.skipping = true, heard{}, skipping{}
+		m.every, m.played, m.skipping = true, played{}, skipping{}
 		if err := m.walk(e.body, e.end); err != nil {
 			return media.Info{}, err
 		}
@@ -164,8 +164,8 @@ func (m *document) contradicted() bool {
 		(m.claimed > m.end+media.ClaimSlack || m.claimed < m.end-media.ClaimSlack)
 }
 
-// plausible reports whether so many bytes can hold as much sound as first and last block say: 120
-// ms of Opus take some bytes.
+// plausible reports whether the file is large enough for the sound between the first and the last
+// block: 120 ms of Opus take some bytes.
 func (m *document) plausible() bool { return (m.end-m.first)/0.12 <= float64(m.w.File.Size)/4 }
 
 // length computes the duration from all that was read.

@@ -103,7 +103,7 @@ func TestAIFFRefused(t *testing.T) {
 		{B: form("AIFF", bigChunk("COMM", 6, make([]byte, 6)), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "COMM chunk of 6 bytes"},
 		{B: form("AIFC", comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "too short to name its codec"},
 		{B: form("AIFC", comm(1, 16000, 16, "QDM2\x00\x00"), ssnd(0, audiotest.Second())), Code: fault.Unsupported, Text: `"QDM2"`},
-		{B: form("AIFF", comm(1, 16000, 16, ""), ssnd(0xfffffff0, audiotest.Second())), Code: fault.Corrupt, Text: "start behind it"},
+		{B: form("AIFF", comm(1, 16000, 16, ""), ssnd(0xfffffff0, audiotest.Second())), Code: fault.Corrupt, Text: "start after it"},
 		{B: form("AIFF", comm(1, 16000, 16, ""), ssnd(0, nil)), Code: fault.Corrupt, Text: "holds no audio"},
 		{B: form("AIFF", comm(1, 16000, 16, ""), ssndClaim(32008, nil)), Code: fault.Corrupt, Text: "claims 1.000 s"},
 	})

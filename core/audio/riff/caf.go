@@ -16,7 +16,7 @@ const (
 	cafFlagLittle = 2
 )
 
-// caf is what the chunks of a Core Audio file say.
+// caf holds what the chunks of a Core Audio file say.
 type caf struct {
 	pcm.Packing
 	info media.Info
@@ -113,7 +113,7 @@ func (a *caf) description(b []byte) error {
 	return nil
 }
 
-// linear settles how plain samples are packed.
+// linear determines how plain samples are packed.
 func (a *caf) linear(flags uint32, packetLen int64) error {
 	width := (int64(a.info.Bits) + 7) / 8
 	kind := byte('s')
@@ -130,7 +130,7 @@ func (a *caf) linear(flags uint32, packetLen int64) error {
 	return nil
 }
 
-// varying counts the packets that the data holds whole, by their sizes in the packet table.
+// varying counts the packets that the data holds completely, by their sizes in the packet table.
 func (a *caf) varying(s *media.File) (media.Info, error) {
 	const head = 24 // packets, valid samples, priming, remainder
 	if len(a.table.peek) < head && a.table.size != openSize {
@@ -176,7 +176,7 @@ func (a *caf) varying(s *media.File) (media.Info, error) {
 }
 
 // varint reads a number of 7 bits a byte, the highest first. used is 0 when it does not end in b or
-// is no packet's size.
+// is too long for a packet's size.
 func varint(b []byte) (n int64, used int) {
 	for i, c := range b[:min(5, len(b))] {
 		n = n<<7 | int64(c&0x7f)

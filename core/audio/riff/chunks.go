@@ -32,7 +32,7 @@ var (
 )
 
 const (
-	maxChunks = 1024 // more is no sound file
+	maxChunks = 1024 // a file with more is not a sound file
 	chunkPeek = 72   // enough for the bodies that are looked at
 	// openSize is the size of a chunk whose writer could not seek back to fill it in: it claims
 	// nothing.

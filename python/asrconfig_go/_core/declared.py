@@ -61,19 +61,19 @@ PredictedFor = Literal[
 """Settings that predicted memory and times hold for: once one is overridden, they no longer do."""
 
 MARGIN_RANGE: Final = (0.7, 0.95)
-"""Of the safety margin."""
+"""The least and the greatest safety margin."""
 SCHEMA_VERSION: Final = 2
-"""Of a saved plan."""
+"""The schema of a saved plan."""
 RUN_LOG_VERSION: Final = 1
 KERNEL_TABLE_VERSION: Final = 1
 UNSET_VERSION: Final = "0.0.0+unset"
-"""Of a library built by hand."""
+"""The version of a library that was not built by setup.py."""
 SHORTEST_S: Final = 0.5
-"""Of a clip: shorter ones are taken for as long."""
+"""Seconds; shorter clips are planned with this length."""
 OVERHEAD_S: Final = 4.0
-"""What a micro-batch costs besides its padded seconds unless something else is known, in seconds of audio."""
+"""What a micro-batch costs besides its padded seconds, in seconds of audio, unless it was predicted."""
 BUCKETS: Final = 30
-"""Ranges of length that steps are made of."""
+"""How many ranges of length bucketed steps are drawn from."""
 REDUCE_BUCKET: Final = 25000000
 """Elements, as those below. DeepSpeed's own (5e8 and 1e9) are larger than most models: nothing would be saved."""
 PREFETCH_BUCKET: Final = 25000000

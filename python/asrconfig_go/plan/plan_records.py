@@ -320,12 +320,12 @@ class Caution:
 
 @dataclass(frozen=True)
 class TraceRequestRecord:
-    """A candidate to trace, and what the planner wants to know of it."""
+    """A candidate to trace, and the figures that the planner needs of it."""
 
     precision: Precision
     gradient_checkpointing: bool
     every_n_layers: int
-    """With checkpointing: one of so many is computed again."""
+    """With checkpointing: one layer in so many is computed again."""
     offload_checkpoints: bool
     """What checkpointed layers save is kept in pinned host memory."""
     optimizer: Optimizer
@@ -335,25 +335,25 @@ class TraceRequestRecord:
     devices: int
     """That share an optimizer step."""
     share: int
-    """Clips of one device in an optimizer step."""
+    """Clips of an optimizer step on one device."""
     budget_bytes: int
     """Of one device, context included."""
     beside_bytes: int
-    """That a process holds beside its allocator's memory and the context: of several GPUs."""
+    """What a process holds beside its allocator's memory and the context, with several GPUs."""
     max_length_s: float | None
-    """Longer clips are left out; None: none is."""
+    """Longer clips are left out; None: no limit."""
     longest_s: float
-    """The longest clip that is planned for, of a stream whether one was measured or not."""
+    """The longest clip planned for; of a stream, one that may not have been measured."""
     high: bool
-    """The worst peak of whole runs is asked for, too."""
+    """Whether to return the worst peak of whole runs, too."""
     generates: bool
-    """Evaluations generate texts, where the model can: their keys and values are to fit."""
+    """Evaluations generate texts, if the model can, so that their keys and values must fit."""
     beams: int
     """Of a generation."""
     tokens: int
-    """Of a text at most."""
+    """The most of a text."""
     sizes: tuple[int, ...]
-    """Micro-batches of the longest clips whose peaks are asked for, whether they fit or not."""
+    """Micro-batches of the longest clips whose peaks to return, whether they fit or not."""
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,7 @@ class _Fields:
         hint = typing.get_type_hints(self.cls)[name]
         types = typing.get_args(hint)
         for choices in types:
-            if isinstance(choices, enum.EnumMeta):
+            if isinstance(choices, type) and issubclass(choices, enum.Enum):
                 one_of(name, value, [choice.value for choice in choices])
         if str not in types:
             checked(name, value, hint)

@@ -366,7 +366,7 @@ class ComparedFigure:
 
 @dataclass(frozen=True)
 class GPUFigures:
-    """Those of one GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over time. None: never known."""
+    """Those of one GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over time. None: never measured."""
 
     label: str
     name: str
@@ -394,7 +394,7 @@ class GPUFigures:
 
 @dataclass(frozen=True)
 class HostFigures:
-    """Those of one machine: bytes, bytes a second, shares of 0 to 1. None: never known."""
+    """Those of one machine: bytes, bytes a second, shares of 0 to 1. None: never measured."""
 
     label: str
     total_bytes: float | None
@@ -446,7 +446,7 @@ class StepFigures:
     audio_rate: float | None
     """Seconds of audio a second."""
     padding: float | None
-    """Share of computed audio that is none."""
+    """Share of computed audio that is padding."""
     waited: float | None
     """Share of time that steps waited for the loader."""
     model_flops_utilization: float | None
