@@ -29,7 +29,7 @@ COLUMNS = "{:12} {:38} {:>5} {:34} {}"
 
 
 def _happened(run: Run) -> str:
-    steps = [f"{before} → {after}" if before != after else "once more" for _, _, before, after in run.events]
+    steps = [f"{before} → {after}" if before != after else "retried" for _, _, before, after in run.events]
     restarts = ["restarted"] * run.restarts
     return ", ".join([*steps, *restarts]) or "nothing"
 

@@ -272,7 +272,7 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
     [
         ("m.jsonl", '{"path": "a.wav"\n', EmptyDatasetError, "1 of 1 row of m.jsonl .* m.jsonl:1: not a JSON object"),
         ("m.jsonl", "[1]\n", EmptyDatasetError, "m.jsonl:1: not a JSON object"),
-        ("m.json", '[{"path": "a.wav", "text": "x"}', CorruptFileError, "cannot be read behind row 1"),
+        ("m.json", '[{"path": "a.wav", "text": "x"}', CorruptFileError, "cannot be read after row 1"),
         ("m.csv", "path,text\na.wav,caf\udce9\n", CorruptFileError, r"line 2: the text is not UTF-8 \(byte 0xe9\)"),
         ("m.csv", "", EmptyDatasetError, "has no rows"),
         ("m.csv", "path,text\n", EmptyDatasetError, "has no rows"),
