@@ -121,7 +121,7 @@ def save_whole(path: Path, data: bytes) -> None:
         write_whole(path, data)
     except OSError as error:
         raise NotFoundError(
-            f"cannot write {path}: {error}", "choose a folder that exists and can be written"
+            f"cannot write {path}: {reason_of(error)}", "choose a folder that exists and can be written"
         ) from error
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._core.checks import checked
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import save_whole
 from .._core.output import show, show_json, write
@@ -190,6 +191,8 @@ def _monitor(arguments: argparse.Namespace) -> int:
 
     if arguments.pid is not None and not _alive(arguments.pid):
         raise NotFoundError(f"there is no process {arguments.pid}", "name one that runs, as ps or nvidia-smi list them")
+    if checked("seconds", arguments.seconds, float | None) is not None and arguments.seconds < 0:
+        raise InvalidArgumentError(f"seconds = {arguments.seconds:g} is below 0", "pass 0 for one reading, or more")
     with MemoryMonitor(arguments.interval, pid=arguments.pid) as monitor, _metrics(monitor, arguments.prometheus):
         reader = Reader(monitor, arguments.pid)
         if arguments.once:

@@ -24,7 +24,7 @@ from ..data.segments import SEGMENTS, as_json, plain_text, segment_column, whisp
 from ..data.source import EVALUATION, TRAIN, open_source
 from ..data.splits import splits_of
 from ..data.table_sources import dataset_texts
-from ..errors import AsrConfigError, InvalidArgumentError, StorageError, UnsupportedError
+from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError, StorageError, UnsupportedError
 from .speech_data import SpeechData, column, keep_rows, need, with_column
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ def measured(dataset: Dataset, noun: str, check_audio: bool | None, progress: bo
         named = listed((shortened(text) for _, text in sorted(bad.items())), "; ", _NAMED)
         count = f"{len(bad)} of {plural(len(lengths), noun)} cannot be read and"
         notes.append(f"{count} {'is' if len(bad) == 1 else 'are'} left out: {named}")
+    if cut := result.profile.shortened_count:
+        shorter = (clip.path for clip in result.clips if clip.claimed_duration_s is not None)
+        named = listed(map(shortened, shorter), shown=_NAMED)
+        notes.append(f"{plural(cut, noun)} with less audio than the header claims: {named}")
     notes += _levels(heard, result, noun)
     counts = sorted((int(rate), count) for rate, count in result.profile.sample_rates.items())
     others = [(rate, count) for rate, count in counts if rate not in (0, SAMPLING_RATE)]
@@ -207,6 +211,8 @@ def _speech(dataset: Dataset, audio: str | None, text: str | None) -> Dataset:
     source = open_source(dataset)
     if source.is_stream:
         raise UnsupportedError("a streamed dataset cannot be cleaned and split", "load it without streaming=True")
+    if not source.length:
+        raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
     columns, marked = source.columns, source.audio_features()
     names = {"audio": find_column(columns, "audio", audio, marked)}
     names["text"] = find_column([name for name in columns if name not in marked], "text", text)

@@ -235,13 +235,15 @@ def test_bad_clips_and_other_rates_are_said(tmp_path: Path, make_wav: WavMaker) 
     content = bytearray(flac.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 400] = b"\xff" * 400
     flac.write_bytes(content)
+    good[0].write_bytes(make_wav("cut.wav", 2.0).read_bytes()[: 44 + 32_000])
     files = [*good, broken, flac, tmp_path / "missing.wav"]
     rows = [{"path": str(path), "text": path.stem} for path in files]
     manifest = write_table(tmp_path / "m.jsonl", [*rows, {"path": None, "text": "no path"}])
     data = loaded(manifest, evaluation_share=0)
     assert column(data.train, "text") == ["a", "b", "c"]
     assert column(data.train, "length") == [16_000] * 3, "in samples at 16 kHz"
-    line, bad, rates = data.notes[:3]
+    line, bad, shorter, rates = data.notes[:4]
+    assert shorter.startswith("1 clip with less audio than the header claims") and shorter.endswith("a.wav")
     assert line.startswith("1 of 7 rows of m.jsonl cannot be read and is left out: m.jsonl:7: has no field with a path")
     assert bad.startswith("3 of 6 clips cannot be read and are left out: ")
     for name in ("broken.wav", "cut.flac", "missing.wav"):
@@ -307,6 +309,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         (digits(2), {"evaluation_split": "validation"}, InvalidArgumentError, "no split 'validation'"),
         ("demo", {"evaluation_share": 0.9}, InvalidArgumentError, r"evaluation_share = 0\.9"),
         (digits(2)["train"].to_iterable_dataset(), {}, UnsupportedError, "streamed"),
+        (digits(2)["train"].select([]), {}, EmptyDatasetError, "no rows"),
     ]
     for source, options, kind, message in cases:
         with pytest.raises(kind, match=message):
