@@ -369,7 +369,7 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
     frozen = digits.model().requires_grad_(False)
     refused: tuple[tuple[Any, dict[str, Any], type[Exception], str], ...] = (
         (("tiny", clips), {}, InvalidArgumentError, "is not a torch module"),
-        ((frozen, clips), {}, InvalidArgumentError, "no weights to train"),
+        ((frozen, clips), {}, InvalidArgumentError, "no trainable weights"),
         ((model, "clips/"), {}, InvalidArgumentError, "cannot draw clips from a str"),
         ((model, iter([])), {}, InvalidArgumentError, "cannot draw clips"),
         ((model, []), {}, EmptyDatasetError, "no clips"),
