@@ -49,7 +49,7 @@ func (c handCase) originLines() (lines []string) {
 
 // section is what each of the settings takes, what runs cost, and origins that others do not share.
 func (c handCase) section(origins []string) section {
-	taken := [][]string{{"settings", "batch", "peak", "samples/s", "plan is"}}
+	taken := [][]string{{"settings", "batch", "peak", "samples/s", "a run takes"}}
 	totals := [][]string{{"settings"}}
 	for _, row := range c.Rows {
 		taken = append(taken, c.taken(row))
@@ -87,7 +87,7 @@ func (c handCase) taken(h compare.HandRow) []string {
 		rate = around(h.SampleRate)
 	}
 	if h.PlanSpeed != nil && h.Name != "plan" {
-		speed = fmt.Sprintf("%.2f×", *h.PlanSpeed)
+		speed = fmt.Sprintf("%.2f× as long", *h.PlanSpeed)
 	}
 	peak := fmt.Sprintf("%.1f GiB, %d %%", float64(h.PeakBytes)/units.GiB,
 		int(100*float64(h.PeakBytes)/max(float64(c.MemoryBytes), 1)))
