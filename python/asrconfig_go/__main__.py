@@ -30,6 +30,7 @@ def _run(argv: Sequence[str] | None) -> int:
         with forgiving_streams():
             arguments = _parser().parse_args(argv)
             UNWRITTEN.clear()
+            arguments.words = list(sys.argv[1:] if argv is None else argv)
             status = int(arguments.run(arguments))
             if UNWRITTEN:
                 raise UNWRITTEN.pop()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction["Parser"]
 
 MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper, …"
-_EVERY_COMMAND = ("command", "run", "full", "html", "json", "quiet")
+_EVERY_COMMAND = ("command", "run", "words", "full", "html", "json", "quiet")
 _PLOT_DPI = 130
 DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
 

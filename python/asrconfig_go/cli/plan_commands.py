@@ -27,6 +27,7 @@ from ..errors import InvalidArgumentError
 from .options import (
     DATA,
     MODEL,
+    Parser,
     add_choice,
     add_lora_option,
     add_output_options,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _IN_PYTHON = """\
 # in Python, as asrconfig train takes a folder, a manifest or Parquet, with transcripts
 config, manager = create_optimal_config({}, {}); manager.train(trainer)"""
+_NOT_TRAINED_BY = ("gpu", "sample_size", "loader_rate", "gpu_profile", "price_usd_hour", "trace")
 _OF_ONE_BATCH = ("estimator", "evaluation_batch", "snapshot", "plot")  # options of memory
 
 
@@ -101,15 +103,26 @@ def _record(manager: ASRConfigManager) -> dict[str, Any]:
 
 
 def _next(arguments: argparse.Namespace, manager: ASRConfigManager) -> str:
-    """The training of this plan; by the name that the Hub knows, where a shorter one was given."""
+    """The training of this plan, by the name that the Hub knows; first a file, if train lacks options of it."""
     from ..data.splits import can_load
 
     known = "" if Path(arguments.model).is_dir() or manager.model is None else manager.model.name
     model = known or arguments.model
     if not can_load(arguments.data):
         return _IN_PYTHON.format(repr(arguments.data), repr(model))
+    if not arguments.output and _own_settings(arguments):
+        return command_line(*arguments.words, output="plan.json")
     config = ("--config", arguments.output) if arguments.output else ()
     return command_line("train", "--data", arguments.data, "--model", model, *config)
+
+
+def _own_settings(arguments: argparse.Namespace) -> bool:
+    """Whether an option changes what is trained."""
+    parser = Parser()
+    add_plan(parser.add_subparsers())
+    usual = parser.parse_args(["plan", f"--data={arguments.data}", f"--model={arguments.model}"])
+    options, defaults = (passed_on(chosen, *_NOT_TRAINED_BY) for chosen in (arguments, usual))
+    return options != defaults
 
 
 def add_memory(commands: Commands) -> None:

@@ -41,6 +41,20 @@ def test_plan_prints_profile_plan_and_reasons(
     assert json.loads(saved.read_text())["gpu_name"] == "Tesla T4"
 
 
+def test_a_plan_with_own_settings_is_saved_before_it_is_trained(
+    make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command train has no such options: without the file it would train by another plan."""
+    make_wav("data/a.wav", 2.0)
+    monkeypatch.chdir(tmp_path)
+    plan = ["plan", "--data", "data", "--model", "wav2vec2-base", "--gpu", "T4", "--no-trace"]
+    for own in ([], ["--max-seconds", "5"], ["--lora", "8"]):
+        assert main([*plan, *own]) == 0
+        words = shlex.split(capsys.readouterr().out.split("next:")[1].replace("\\\n", ""))
+        assert words[1:] == ([*plan, *own, "--output", "plan.json"] if own else [
+            "train", "--data", "data", "--model", "facebook/wav2vec2-base"])  # fmt: skip
+
+
 def test_plan_names_a_training_that_runs(
     make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
