@@ -100,7 +100,7 @@ class Guard(Guarded):
         rule = LossRule(labels_name(trainer), chosen.rule)
         loop = self._loop = TrainerLoop(trainer, self._ranks, rule)
         for text in caveats(trainer):
-            loop.say(text)
+            loop.say(text, of_all=True)
         attempts = Attempts(
             chosen.halvings, lambda: loop.step_number, lambda error: self._loading.ran_short(error), self._snapshot,
             self._save_after_lost_gpu, None if self._ranks.alone else loop.rank,
@@ -189,7 +189,7 @@ class Guard(Guarded):
         self._bad.begin()
         self._evaluation.begin()
         self._look_up_rule()
-        self._loop.say(check_windows(self.trainer, self._ranks.size))
+        self._loop.say(check_windows(self.trainer, self._ranks.size), of_all=True)
         if self._options.preflight and not self._engine.splitting.is_shared:
             from ..predict.worst_batch import preflight
 

@@ -194,11 +194,12 @@ class Loop(ABC):
     def prepare(self) -> None:  # noqa: B027
         """Bring the model into training mode, where the loop's own step does that first."""
 
-    def say(self, text: str) -> None:
-        """Add a text to ``notes`` and log it, unless it is among them."""
+    def say(self, text: str, *, of_all: bool = False) -> None:
+        """Add a text to ``notes`` and log it, unless it is among them; what holds ``of_all`` ranks the first logs."""
         if text and text not in self.notes:
             self.notes += (text,)
-            logger.warning(text)
+            if not (of_all and self.rank):
+                logger.warning(text)
 
     def measuring(self) -> AbstractContextManager[None]:
         """Suspend the loop's logging while a measurement computes batches."""

@@ -134,7 +134,7 @@ class TrainerLoop(Loop):
         if accumulation > 1 and (self.trainer.model_accepts_loss_kwargs or divides_no_loss()):
             consequences.append(f"gradients may be up to {accumulation} times too large (transformers issue 47688)")
         if consequences:
-            self.say(f"{', and '.join(consequences)}: {reason}; {_RULE_HINT}")
+            self.say(f"{', and '.join(consequences)}: {reason}; {_RULE_HINT}", of_all=True)
 
     def roots(self) -> Mapping[str, Any]:
         """The Trainer, its model, and what else of the user's it calls."""

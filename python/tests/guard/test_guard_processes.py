@@ -260,3 +260,13 @@ def test_windows_that_the_trainer_does_not_end_are_refused(tmp_path: Path, monke
         begun(2, samples=16)
     monkeypatch.setattr(Trainer, "get_train_dataloader", lambda self: DataLoader(Stream()))
     assert not begun(2, samples=16), "a stream has no length to go by"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_holds_for_all_ranks_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, rank: int) -> None:
+    guard = attach(tiny_trainer(tmp_path))
+    guard._loop.rank = rank
+    guard._loop.say("of all", of_all=True)
+    guard._loop.say("of this rank")
+    assert guard.notes[-2:] == ("of all", "of this rank")
+    assert caplog.messages[-2:] == ["of all", "of this rank"][rank:]
