@@ -54,14 +54,14 @@ class Window:
         """``fit`` pads a batch where the model requires it."""
         self._loop, self._rule, self._state, self._fit = loop, rule, state, fit
         self._may_change = True  # whether a step may change weights or its batch
-        self._watched: list[torch.Tensor] = []  # weights that a step may change; listed by _look
-        self._uncleared: list[torch.Tensor] = []  # parameters whose gradients the loop does not clear itself
-        self._number = 0  # of the window, counted from the start of the training
-        self.begin(())
+        self.restart()
 
     def restart(self) -> None:
         """Another training begins."""
-        self._number, self._watched, self._uncleared = 0, [], []
+        self._watched: list[torch.Tensor] = []  # weights that a step may change; listed by _look
+        self._uncleared: list[torch.Tensor] = []  # parameters whose gradients the loop does not clear itself
+        self._number = 0  # of the window, counted from the start of the training
+        self._step: int | None = None  # the optimizer steps before the newest window
         self.begin(())
 
     def begin(self, batches: Sequence[Any]) -> None:
@@ -72,6 +72,7 @@ class Window:
         self.total: float | torch.Tensor | None = None
         self.left_out: float | torch.Tensor | None = None
         self._gradients: list[tuple[Any, Any, int]] = []  # parameter, gradient and its version, before the window
+        self._carried: list[tuple[Any, Any]] = []  # parameter and a copy of its gradient, before the window
         self._versions: list[int] = []  # of the watched weights, before the window
 
     def add(self, inputs: Batch, arguments: object = None) -> Call:
@@ -89,8 +90,8 @@ class Window:
             self._look()
         if is_first and self._watched:
             self._versions = list(map(version_of, self._watched))
-        if is_first and self._uncleared:
-            self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
+        if is_first:
+            self._note_gradients()
         batch = inputs = self._fit(inputs)
         versions = list[tuple[torch.Tensor, int]]()
         if self._may_change:  # such a step may change tensors of its batch in place, or remove entries
@@ -99,6 +100,20 @@ class Window:
         call = Call(inputs, before, versions, self._fit, batch, arguments)
         self.calls.append(call)
         return call
+
+    def _note_gradients(self) -> None:
+        """Note the gradients that there are before the window.
+
+        Where a stream ends within a window, the Trainer takes no optimizer step and carries its gradients into the
+        next: they are copied, once in each pass.
+        """
+        step, before = self._loop.step_number, self._step
+        self._step = step
+        if step == before:
+            gradients = [(p, p.grad) for p in self._loop.parameters()]
+            self._carried = [(p, gradient.to("cpu", copy=True)) for p, gradient in gradients if gradient is not None]
+        elif self._uncleared:
+            self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
 
     def _look(self) -> None:
         """List what steps may change: looking takes too long to be done in every window."""
@@ -137,6 +152,8 @@ class Window:
         for p in {id(p): p for p in (*self._loop.parameters(), *self._uncleared)}.values():
             if id(p) not in had_gradient:
                 p.grad = None
+        for p, gradient in self._carried:
+            p.grad = gradient.to(p.device, copy=True)
         return all(p.grad is gradient and gradient._version == version for p, gradient, version in self._gradients)
 
 
