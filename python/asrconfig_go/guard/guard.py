@@ -188,6 +188,7 @@ class Guard(Guarded):
         self._engine.begin()
         self._bad.begin()
         self._evaluation.begin()
+        self._loading.training_begins()
         self._look_up_rule()
         self._loop.say(check_windows(self.trainer, self._ranks.size), of_all=True)
         if self._options.preflight and not self._engine.splitting.is_shared:

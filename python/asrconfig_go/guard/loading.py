@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NEWEST = 10_000  # batches, more than loaders fetch ahead
+_OTHER_ORDER = "; a stream's order follows its workers: from here on clips of this epoch may come twice, or not at all"
 
 
 class Loading:
@@ -37,7 +38,8 @@ class Loading:
 
     When a worker is killed or a batch does not fit into host memory, the epoch continues after the last batch that was
     delivered, in the same order, with half the workers: the order is drawn from the random numbers that there were when
-    the epoch began. The signal that a worker was killed may come in the middle of a step. Datasets that draw random
+    the epoch began. The order of a stream follows the number of its workers, which is halved only where the same
+    number fails again. The signal that a worker was killed may come in the middle of a step. Datasets that draw random
     numbers for each example draw other ones then.
     """
 
@@ -45,28 +47,37 @@ class Loading:
         """``note`` notes a retry: see ``Attempts``."""
         self._trainer, self._note = trainer, note
         self._again: Iterator[Any] | None = None  # in place of the Trainer's iterator of this epoch
-        self.delivered = self._epoch = 0
+        self.delivered = 0
         """Batches of this epoch that the Trainer has been given, those included that a resumed training skips."""
+        self._epoch: int | None = None  # as the Trainer counts them, which begins again with each training
         self._samplers: list[tuple[Any, int]] | None = None  # and their epochs
         self._begin: dict[str, Any] | None = None
         self._short: str | None = None  # why the iterator is not to be used any more
 
+    def training_begins(self) -> None:
+        """Count epochs from the one in which the training begins."""
+        self._epoch = None
+
     def epoch_begins(self) -> None:
         """Note where an epoch begins; the Trainer makes its iterator next."""
-        state = self._trainer.state
         self._again, self._samplers, self._begin = None, None, cpu_state()
-        self._epoch = int(round(state.epoch or 0.0, 6))
-        self.delivered, every = 0, self._trainer.args.gradient_accumulation_steps
-        if not self._trainer.args.ignore_data_skip:
-            with contextlib.suppress(TypeError):  # a stream has no length
-                steps = max(1, -(-len(self._loader()) // every))
-                self.delivered = int(state.global_step % steps * every)
+        self.delivered = 0
+        if self._epoch is not None:
+            self._epoch += 1
+            return
+        args, steps = self._trainer.args, self._trainer.args.max_steps
+        with contextlib.suppress(TypeError):  # a stream has no length: its first epoch has all steps
+            steps = max(1, -(-len(self._loader()) // args.gradient_accumulation_steps))
+        self._epoch, done = divmod(self._trainer.state.global_step, steps)
+        if not args.ignore_data_skip:
+            self.delivered = done * args.gradient_accumulation_steps
 
     def fetch(self, original: Callable[..., Any], epoch_iterator: Iterator[Any], *args: object) -> Any:
         """What ``original``, the Trainer's ``get_batch_samples``, returns.
 
-        It is repeated with half the workers each time that host memory runs out, without workers once; and a few times,
-        with growing pauses, where the storage that a dataset reads from does not answer.
+        It is repeated with half the workers each time that host memory runs out, without workers once, and as a stream
+        with the same number first; and a few times, with growing pauses, where the storage that a dataset reads from
+        does not answer.
         """
         if self._samplers is None:
             self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
@@ -80,7 +91,7 @@ class Loading:
         while True:
             if self._short is not None:
                 with _late_signals_ignored():
-                    self._use_fewer_workers(self._short)
+                    self._use_fewer_workers(self._short, tries)
                 self._short, tries = None, 1
             try:
                 fetched = fetch() if self._begin is None else from_storage("", fetch, files_alone=False)
@@ -92,12 +103,15 @@ class Loading:
                     if last or self._begin is None or not ran_out(error, self._loader()):
                         raise
                     clear_frames(error)
-                    self._use_fewer_workers(first_line(error))
+                    self._use_fewer_workers(first_line(error), tries - 1)
 
-    def _use_fewer_workers(self, reason: str) -> None:
+    def _use_fewer_workers(self, reason: str, tries: int) -> None:
+        """Use fewer workers after ``tries`` that failed before; a stream has its order only with as many."""
         free_memory()
-        before, after = fewer_workers(self._loader())
-        self._note("loading", reason, before=before, after=after)
+        is_stream = isinstance(_inside(self._loader()).dataset, torch.utils.data.IterableDataset)
+        before, after = fewer_workers(self._loader(), keep=is_stream and not tries)
+        changes_order = is_stream and after < before > 1  # one worker reads as none does
+        self._note("loading", reason + _OTHER_ORDER * changes_order, before=before, after=after)
 
     def ran_short(self, error: Exception) -> bool:
         """Host memory ran out outside of loading: use fewer workers for the next window. False outside of an epoch."""
@@ -135,11 +149,14 @@ def _inside(loader: torch.utils.data.DataLoader) -> Any:
     return getattr(loader, "base_dataloader", loader)
 
 
-def fewer_workers(loader: torch.utils.data.DataLoader) -> tuple[int, int]:
-    """Halve the workers and let each prefetch one batch, from the next iterator on; returns both numbers."""
+def fewer_workers(loader: torch.utils.data.DataLoader, *, keep: bool = False) -> tuple[int, int]:
+    """Halve the workers and let each prefetch one batch, from the next iterator on; returns both numbers.
+
+    ``keep`` keeps their number.
+    """
     base = _inside(loader)
     before = int(base.num_workers)
-    after = before // 2
+    after = before if keep else before // 2
     changed: dict[str, Any] = {"num_workers": after, "prefetch_factor": 1 if after else None, "_iterator": None}
     if base.persistent_workers:
         # A new iterator draws a seed for its workers, which lasting ones would not have repeated.

@@ -21,7 +21,7 @@ from transformers.trainer_callback import TrainerCallback
 from asrconfig_go._core.padding import trimmed
 from asrconfig_go.guard import attach
 from asrconfig_go.guard.rule_measurement import trial
-from tiny_training import OUT_OF_MEMORY, Points, Regression, apart, flat, notes_of, running_short, tiny_trainer
+from tiny_training import OUT_OF_MEMORY, Regression, apart, flat, notes_of
 
 TEXTS = [[3, 4, 5, 6], [3], [4, 5], [6, 3, 5]]
 
@@ -178,39 +178,6 @@ def test_a_measurement_that_does_not_fit_is_refused_or_leaves_an_earlier_one(
     later.start = wanted.start
     for got in (with_rule, later):
         assert apart(got, wanted) < 1e-5
-
-
-class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc]
-    def __iter__(self) -> Any:
-        worker = torch.utils.data.get_worker_info()
-        points = Points(32)
-        return (points[i] for i in range(0 if worker is None else worker.id, 32, worker.num_workers if worker else 1))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("source", ["torch", "datasets"])
-def test_streams_are_guarded(tmp_path: Path, source: str, workers: int) -> None:
-    def stream() -> Any:
-        if source == "torch":
-            return Streamed()
-        datasets = pytest.importorskip("datasets")
-        points = Points(32)
-        rows = {"x": points.x.tolist(), "labels": points.y.tolist(), "index": list(range(32))}
-        return datasets.Dataset.from_dict(rows).to_iterable_dataset(num_shards=2).with_format("torch")
-
-    ends = []
-    for failures in (0, 3):
-        torch.manual_seed(0)
-        trainer = tiny_trainer(tmp_path, max_steps=4, per_device_train_batch_size=8, dataloader_num_workers=workers)
-        trainer.train_dataset = stream()
-        trainer.model.fail = running_short(failures, 2)
-        guard = attach(trainer) if failures else None
-        trainer.train()
-        ends.append(trainer)
-    assert guard is not None
-    assert [event.micro_batch_after for event in guard.events] == [4, 2]
-    for got, wanted in zip(ends[1].model.parameters(), ends[0].model.parameters(), strict=True):
-        assert torch.allclose(got, wanted, atol=1e-6)
 
 
 def speech2text() -> Any:

@@ -66,6 +66,21 @@ class Points(torch.utils.data.Dataset):  # type: ignore[misc]
         return {"x": self.x[i], "labels": self.y[i], "index": i}
 
 
+class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """The same without a length, in another order each epoch, divided by the loader's workers."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.epoch = size, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Any:
+        worker, points = torch.utils.data.get_worker_info(), Points(self.size)
+        order = torch.randperm(self.size, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+        return (points[i] for i in (order if worker is None else order[worker.id :: worker.num_workers]))
+
+
 class Regression(torch.nn.Module):  # type: ignore[misc]
     """Two layers, a buffer and a mean squared error; ``dropout`` draws from the global generator.
 
