@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from transformers.trainer_callback import TrainerCallback
+from transformers.trainer_utils import has_length
 
 from .._core.output import listed
 from .._core.random_state import cpu_state, set_cpu_state
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
+_STREAM_BEGINS_AGAIN = (
+    "the stream had ended and begun again by step %d: at step %d the Trainer begins it once more, with clips that this "
+    "epoch has seen; train_dataset=config.stream(dataset) or StreamBatches(dataset) continues at its place"
+)
 _LOOKS = 2  # steps before which callbacks are looked at: some make their tensors at the end of the first
 
 
@@ -196,8 +201,9 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             )
 
     def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, train_dataloader: Any = None,
+        **_: object,
+    ) -> None:  # fmt: skip
         """Keep the epoch's random numbers, or restore those of the epoch in which training continues."""
         if not self._resuming:
             self._keep_epoch(state.global_step)
@@ -208,6 +214,8 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             return
         if begun := [step for step in self._epochs if step <= state.global_step]:
             set_cpu_state(self._epochs[max(begun)])
+            if max(begun) and not has_length(train_dataloader):
+                logger.warning(_STREAM_BEGINS_AGAIN, max(begun), state.global_step)
         else:
             self._keep_epoch(state.global_step)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import IterableDataset
+
 from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
@@ -19,6 +21,7 @@ from ..plan.argument_check import BATCH_FIELDS
 from ..plan.training_arguments import REPORTED
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
 from .run_record import ModelRecord, RunRecord, folder_of
+from .stream_batches import StreamBatches
 from .trainer_reset import use_batch
 
 if TYPE_CHECKING:
@@ -247,7 +250,10 @@ def model_record(model: torch.nn.Module) -> ModelRecord:
 
 def run_settings(trainer: Trainer) -> dict[str, Any]:
     """The settings by name, as JSON: those of ``args``, and the model's config as ``config.<name>``."""
-    args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
+    dataset, names = trainer.train_dataset, list(_ARGUMENTS)
+    if isinstance(dataset, IterableDataset) and not isinstance(dataset, StreamBatches):
+        names.append("dataloader_num_workers")  # on which its order depends
+    args = {name: _plain(getattr(trainer.args, name)) for name in names if hasattr(trainer.args, name)}
     config: Any = getattr(trainer.model, "config", None)
     options = config.to_dict() if hasattr(config, "to_dict") else {}
     return {

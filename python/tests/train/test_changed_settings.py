@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from pathlib import Path
@@ -16,10 +17,11 @@ from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard.training_report import Change
 from asrconfig_go.plan.argument_check import BATCH_FIELDS
 from asrconfig_go.plan.training_arguments import REPORTED
+from asrconfig_go.train.guarded_training import GuardedTraining
 from asrconfig_go.train.resume import check_model, model_record, use_run_batch
 from asrconfig_go.train.run_record import ModelRecord
-from disturbed_runs import SAVING, assert_same_run, interrupted, prepared, trained, weights
-from tiny_training import Regression, tiny_trainer
+from disturbed_runs import SAVING, Stopped, assert_same_run, interrupted, once_at, prepared, trained, weights
+from tiny_training import Regression, Streamed, tiny_trainer
 
 
 @pytest.mark.parametrize(
@@ -208,3 +210,22 @@ def test_model_init_and_the_same_settings_change_nothing(tmp_path: Path, caplog:
     manager.train(trainer(), resume=True)
     assert manager.report is not None and manager.report.changes == ()
     assert "was" not in [record.message.split()[1] for record in caplog.records]
+
+
+def test_a_stream_s_next_epoch_and_other_workers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The Trainer cannot go back into an epoch of a stream that is not the first, and the order follows the workers."""
+
+    def run(stop: int, workers: int) -> Any:
+        trainer = prepared(tmp_path, once_at(stop, Stopped()), event="on_step_end", max_steps=9, **SAVING)
+        trainer.train_dataset, trainer.args.dataloader_num_workers = Streamed(64), workers
+        training = GuardedTraining(trainer, resume=True)
+        with contextlib.suppress(Stopped), caplog.at_level(logging.WARNING, "asrconfig_go"):
+            training.train()
+        return training.report()
+
+    run(5, workers=2)
+    run(4, workers=1)
+    assert "dataloader_num_workers was 2, is 1: in effect from here on" in caplog.text
+    assert "the stream had ended" not in caplog.text
+    assert run(99, workers=1).changes == ()
+    assert "the stream had ended and begun again by step 4: at step 6" in caplog.text
