@@ -175,8 +175,11 @@ def padded_mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> to
 def _waveforms(config: PretrainedConfig) -> BatchFunction:
     # Models whose features are normalized over time are trained without an attention mask (Wav2Vec2FeatureExtractor).
     masked = getattr(config, "feat_extract_norm", "layer") == "layer"
+    encoder = getattr(config, "encoder_config", None)
+    frame = round(getattr(encoder, "sample_rate", 0) * getattr(encoder, "frame_ms", 0) / 1000) or 1
 
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        length = -(-length // frame) * frame
         made = {"input_values": torch.randn(batch, length), "labels": _labels(config, batch, labels)}
         return {**made, "attention_mask": padded_mask(batch, length)} if masked else made
 

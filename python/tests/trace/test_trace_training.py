@@ -16,6 +16,7 @@ import trace_fixtures as models
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.predict import MemoryModel
 from asrconfig_go.trace import SpeechBatches, Trace, TraceError, speech_batches, trace_training
+from speech_processors import KINDS
 
 POINTS = [(2, 16_001, 7), (3, 24_001, 11)]
 
@@ -243,6 +244,15 @@ def test_speech_batches() -> None:
     for seconds in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidArgumentError, match="seconds of audio"):
             batches.length(seconds)
+
+
+def test_an_encoder_of_frames_takes_the_batches_made_up_for_it() -> None:
+    transformers = pytest.importorskip("transformers")
+    if not hasattr(transformers, "MoonshineStreamingConfig"):
+        pytest.skip("transformers has no Moonshine Streaming")
+    _, model = KINDS["moonshine_streaming"](transformers, ["one two"])
+    trace = trace_training(model, points=[(2, 1601, 5)], steps=1, evaluation=False)
+    assert not trace.about.get("batches"), "labels as for any recognizer"
 
 
 def test_a_clip_longer_than_an_extractor_takes_is_as_long_as_that() -> None:
