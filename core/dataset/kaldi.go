@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,9 @@ import (
 // Kaldi's data folders (kaldi-asr.org/doc/data_prep.html) hold keyed tables: wav.scp has the file
 // of each recording, segments the utterances within recordings, utt2dur and reco2dur their seconds,
 // and text their transcripts.
+
+// onlyReads matches a command that only reads a file: "cat a.wav |", or "flac -c -d -s a.flac |".
+var onlyReads = regexp.MustCompile(`^(?:cat|flac(?:\s+-[cds]+)*)\s+([^\s|-][^\s|]*)\s*\|$`)
 
 // kaldiList returns the file of a Kaldi data folder that lists its clips, "" for another folder.
 func kaldiList(folder string) string {
@@ -105,8 +109,10 @@ func (m *manifest) segments() error {
 }
 
 // addRecording adds a clip, or the piece of it that r selects, whose source is an extended filename
-// of Kaldi's. Commands are not run: their seconds are those of the segment, or of utt2dur.
+// of Kaldi's. Commands are not run: their seconds are those of the segment, or of utt2dur, unless
+// all that they do is read a file.
 func (m *manifest) addRecording(number int, key, source string, r mention) (err error) {
+	source = onlyReads.ReplaceAllString(source, "$1")
 	if r.text, err = m.transcript(key); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -43,7 +42,7 @@ type manifest struct {
 	field   string                       // with the transcript, "" for any of textColumns
 	audio   string                       // the field with the path, "" for any of audioColumns
 	listing *Table                       // gets the rows of a listing; nil without one
-	splits  []string                     // of the rows that are wanted; none: all
+	splits  bool                         // rows of some splits alone are wanted
 	entries []entry                      // one for each line that is not blank, the bad ones too
 	good    int                          // how many entries are clips
 	files   map[string]*measuredFile     // files that rows cut pieces out of, by path
@@ -72,7 +71,7 @@ var manifestReaders = map[string]func(*manifest) error{
 //   - .jsonl, .json, .ndjson: one JSON object a line, or an array of them, with the path in one of
 //     the columns (NeMo, ESPnet, Hugging Face), or Lhotse's cuts and recordings;
 //   - .csv: a header line and rows, divided by one of the delimiters and quoted as in RFC 4180 (see
-//     records), or without a header as LJSpeech's (see headless);
+//     records), or without a header (see headless);
 //   - .tsv: tab-separated with a header line, where a quotation mark mostly belongs to the text
 //     (Common Voice); or with the folder alone in the first line (fairseq);
 //   - .txt, .lst: one path a line; .scp, segments, utt2dur: Kaldi.
@@ -99,7 +98,7 @@ func readManifest(ctx context.Context, path string, r Request) (entries []entry,
 	}
 	defer closeFile()
 	m.texts, m.field, m.audio, m.listing = r.Texts, r.TextField, r.AudioField, r.table
-	if m.splits = r.Splits; len(m.splits) > 0 {
+	if m.splits = len(r.Splits) > 0; m.splits {
 		m.listing = &Table{wanted: []string{splitColumn}}
 	}
 	if err := m.checkEncoding(); err != nil {
@@ -111,32 +110,8 @@ func readManifest(ctx context.Context, path string, r Request) (entries []entry,
 	if err := m.resolvePaths(); err != nil {
 		return nil, "", err
 	}
-	return m.entries, path + m.keepSplits(), nil
-}
-
-// splitColumn has the split that a row belongs to; a row without one is of train.
-const splitColumn = "split"
-
-// keepSplits leaves out the rows of other splits, where some are of the wanted ones, and returns
-// which are kept, after a comma.
-func (m *manifest) keepSplits() string {
-	isOther := func(e entry) bool {
-		if e.more == nil || e.more.extra == nil {
-			return false
-		}
-		split := e.more.extra[0]
-		return split != nil && *split != "" && !slices.Contains(m.splits, *split)
-	}
-	read := len(m.entries)
-	if len(m.splits) == 0 || !slices.ContainsFunc(m.entries, func(e entry) bool {
-		return !e.stray && !isOther(e)
-	}) {
-		return ""
-	}
-	if m.entries = slices.DeleteFunc(m.entries, isOther); len(m.entries) == read {
-		return ""
-	}
-	return ", split " + m.splits[0]
+	entries, only := keepSplits(m.entries, r.Splits)
+	return entries, path + only, nil
 }
 
 // openManifest opens a regular file for reading line by line, through gzip when its name says so.
@@ -245,16 +220,21 @@ func (m *manifest) addUnmeasured(name string, seconds float64, rate int, text *s
 	m.good++
 }
 
-// resolvePaths makes relative paths absolute, and completes names that lack their ending
-// (LJSpeech). They are relative to the manifest's folder or a usual one in it, to the working
-// folder, or to the folder two above the manifest's (Kaldi's recipes list paths from there): to
-// whichever has most of the first few.
-func (m *manifest) resolvePaths() error {
-	var bases, tried []string
+// bases are the folders that relative paths may count from: the manifest's or a usual one in it,
+// the working folder, or the folder two above the manifest's (Kaldi's recipes list paths from
+// there).
+func (m *manifest) bases() (bases []string) {
 	for _, sub := range usualFolders {
 		bases = append(bases, filepath.Join(m.folder, sub))
 	}
-	bases = append(bases, ".", filepath.Join(m.folder, "..", ".."))
+	return append(bases, ".", filepath.Join(m.folder, "..", ".."))
+}
+
+// resolvePaths makes relative paths absolute, and completes names that lack their ending
+// (LJSpeech). They are relative to whichever of the bases has most of the first few.
+func (m *manifest) resolvePaths() error {
+	var tried []string
+	bases := m.bases()
 	for i := 0; i < len(m.entries) && len(tried) < triedPaths; i++ {
 		if e := &m.entries[i]; e.clip == nil {
 			tried = append(tried, e.path)

@@ -93,6 +93,7 @@ func TestRefusedManifests(t *testing.T) {
 		{"none.jsonl", `{"sound":"a.wav","text":"x"}`, fault.InvalidArgument, []string{`columns found: "sound", "text"`, "audio_filepath"}},
 		{"none.csv", "id;sound\n1;a.wav", fault.InvalidArgument, []string{`columns found: "id", "sound"`}},
 		{"none.tsv", "id,path\n1,a.wav", fault.InvalidArgument, []string{`columns found: "id,path"`}},
+		{"headless.csv", "headless.csv,1.5,hello\n", fault.InvalidArgument, []string{`has no header: its first line has the file "headless.csv" in 3 columns`}},
 		{"binary.jsonl", strings.Repeat("\x00\x01\n", 2000), fault.Corrupt, []string{"first 1000 lines are bad", "not a JSON object"}},
 	}
 	for _, c := range cases {
@@ -210,12 +211,13 @@ func TestKindsOfManifests(t *testing.T) {
 			`a.wav 1.000 "hi"`, `a.wav 2.000 ""`, `a.wav 2.000 "x"`, "m.csv:5: a.wav: nan is not a number of seconds"}},
 		{"Common Voice", map[string]string{"train.tsv": "client_id\tpath\tsentence\nx\tc.wav\tHallo\n", "clips/c.wav": "wav"}, "train.tsv", []string{`clips/c.wav 1.000 "Hallo"`}},
 		{"fairseq", map[string]string{"train.tsv": "ROOT/clips\nc.wav\t16000\n", "clips/c.wav": "wav"}, "train.tsv", []string{"clips/c.wav 1.000"}},
+		{"no header", map[string]string{"m.csv": "a.wav,Yes\nb.wav,\"No, no\"\n", "b.wav": "wav"}, "m.csv", []string{`a.wav 2.000 "Yes"`, `b.wav 1.000 "No, no"`}},
 		{"a list", map[string]string{"l.txt": "a.wav\n\n b c.wav \nutt a.wav 1200 hello\nnope\n", "b c.wav": "wav"}, "l.txt", []string{"a.wav 2.000", "b c.wav 1.000", "a.wav 2.000", "nope: no such file"}},
 		{"packed", map[string]string{"m.csv.gz": "path,sentence\na.wav,x\n"}, "m.csv.gz", []string{`a.wav 2.000 "x"`}},
-		{"Kaldi", map[string]string{"wav.scp": "u1 a.wav\nu2\tsph2pipe -f wav /x.sph |\nu3 rm -rf ROOT |\nu4\nu5 -\nu6 w.ark:5\nu7 w.ark:6\nu8 gone.ark:5\n",
+		{"Kaldi", map[string]string{"wav.scp": "u1 a.wav\nu2\tsph2pipe -f wav /x.sph |\nu3 rm -rf ROOT |\nu4\nu5 -\nu6 w.ark:5\nu7 w.ark:6\nu8 gone.ark:5\nu9 cat a.wav |\nu10 flac -c -d -s a.wav|\n",
 			"utt2dur": "u1 9\nu2 1.5\n", "text": "u1 one two\nu6 six", "w.ark": "ARK"}, "", []string{
 			`a.wav 2.000 "one two"`, "u2 1.500 given", "wav.scp:3: u3: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",
-			`wav.scp:4: has no path after the name of its recording`, `wav.scp:5: u5: standard input and output are not files`, `w.ark:5 1.000 "six"`, `w.ark:6: is not audio: its content is of no known format`, "gone.ark:5: no such file"}},
+			`wav.scp:4: has no path after the name of its recording`, `wav.scp:5: u5: standard input and output are not files`, `w.ark:5 1.000 "six"`, `w.ark:6: is not audio: its content is of no known format`, "gone.ark:5: no such file", "a.wav 2.000", "a.wav 2.000"}},
 		{"Kaldi segments", map[string]string{"wav.scp": "r1 a.wav\nr2 cat |\nr3 w.ark:5", "segments": "s1 r1 0.5 1.25\ns2 r1 1 -1\ns3 r2 10 12\ns4 r2 0 -1\ns5 r1 3 4\ns6 r0 0 1\ns7 r1 2 1\ns8 r1\ns9 r3 0.5 1\n",
 			"text": "s1 hi\n", "w.ark": "ARK"}, "", []string{
 			`a.wav 0.750 "hi"`, "a.wav 1.000", "s3 2.000 given", "segments:4: s4: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",

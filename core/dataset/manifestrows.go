@@ -326,9 +326,9 @@ func (m *manifest) rows(tabs bool) error {
 	if folder := names[0]; tabs && len(names) == 1 && filepath.IsAbs(folder) {
 		// fairseq: then "path, samples" a line
 		m.folder, r.header = folder, header{0, -1, -1, -1, -1, -1, 0, nil}
-	} else if bars := m.headless(head, names); bars > 0 {
-		r.dialect = dialect{delimiter: '|', literal: true}
-		r.header = header{0, bars, -1, -1, -1, -1, bars + 1, nil}
+	} else if headless, err := r.headless(head, names); err != nil {
+		return err
+	} else if headless {
 		r.ahead, r.number = append([]string{head}, r.ahead...), r.number-1
 	} else if r.header, err = m.header(names); err != nil {
 		return err
@@ -348,21 +348,41 @@ func (m *manifest) rows(tabs bool) error {
 	}
 }
 
-// headless returns the bars in the first line of a table without a header, as LJSpeech's of "name|
-// text|normalized text", and 0 for other tables.
-func (m *manifest) headless(head string, names []string) (bars int) {
-	name, _, _ := strings.Cut(head, "|")
-	if name == "" || column(names, either(m.audio, audioColumns)...) >= 0 {
-		return 0
+// headless reports whether a table has no header: its first line starts with the name of a file
+// that exists. The columns are those of LJSpeech, "name|text|normalized text", or a path and a
+// text; InvalidArgument where there are others, whose meaning only a header says.
+func (r *records) headless(head string, names []string) (bool, error) {
+	name, _, barred := strings.Cut(head, "|")
+	last, path := strings.Count(head, "|"), names[0]
+	switch {
+	case column(names, either(r.m.audio, audioColumns)...) >= 0:
+		return false, nil
+	case barred && r.m.hasFile(name):
+		r.dialect = dialect{delimiter: '|', literal: true}
+	case !r.m.hasFile(path):
+		return false, nil
+	case len(names) == 2:
+		last = 1
+	default:
+		return false, fault.New(fault.InvalidArgument,
+			"put a line before it that names its columns, those of the file path and the transcript text",
+			"manifest %s has no header: its first line has the file %q in %s",
+			fault.Printable(r.m.path), fault.Shorten(path), fault.Plural(len(names), "column"))
 	}
-	for _, sub := range usualFolders {
+	r.header = header{0, last, -1, -1, -1, -1, last + 1, nil}
+	return true, nil
+}
+
+// hasFile reports whether a name of a clip is that of a file.
+func (m *manifest) hasFile(name string) bool {
+	for _, base := range m.bases() {
 		for _, ending := range usualEndings {
-			if countFiles(filepath.Join(m.folder, sub), ending, []string{name}, 0) > 0 {
-				return strings.Count(head, "|")
+			if name != "" && isRegular(resolve(base, name)+ending) {
+				return true
 			}
 		}
 	}
-	return 0
+	return false
 }
 
 // head returns the first line that is not blank.

@@ -60,7 +60,7 @@ func TestPartsOfAScanMakeTheWhole(t *testing.T) {
 		"shards/0.tar": tarOf(t, tar.FormatUSTAR, "1.wav", one, "2.wav", short), "shards/1.tar": []byte("none"), "shards/2.tar": tarOf(t, tar.FormatUSTAR, "3.wav", two),
 		"list.jsonl": []byte(`{"audio_filepath":"a/1.wav","offset":0.25,"duration":0.5}` + "\nbad\n" +
 			`{"audio_filepath":"a/1.wav","offset":0.5,"duration":2}` + "\n" + `{"audio_filepath":"none.wav"}` + "\n" + `{"audio_filepath":"c.wav"}` + "\n"),
-		"kaldi/wav.scp": []byte("u1 cat a |\nu2 ../c.wav\nu3\n"), "kaldi/utt2dur": []byte("u1 1.5\n"),
+		"kaldi/wav.scp": []byte("u1 sox a |\nu2 ../c.wav\nu3\n"), "kaldi/utt2dur": []byte("u1 1.5\n"),
 	})
 	at := func(name string) string { return filepath.Join(root, name) }
 	options := Options{BatchSize: 2, Seed: 7}

@@ -169,6 +169,40 @@ func TestSplitsOfAManifest(t *testing.T) {
 	assert.ErrorContains(t, err, "has no column with paths")
 }
 
+func TestSplitsOfFolders(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		want  []string
+		list  string
+	}{
+		"LibriSpeech":      {[]string{"L/dev-clean/1/a.wav", "L/train-100/1/b.wav", "L/train-360/c.wav"}, []string{"L/train-100/1/b.wav", "L/train-360/c.wav"}, "dev train train"},
+		"beside others":    {[]string{"a.wav", "noise/b.wav", "train-100/c.wav"}, []string{"a.wav", "train-100/c.wav"}, " noise train"},
+		"none to train on": {[]string{"dev-clean/a.wav", "test-clean/b.wav"}, []string{"dev-clean/a.wav", "test-clean/b.wav"}, "dev test"},
+		"no splits":        {[]string{"ann/a.wav", "dev_bob/b.wav"}, []string{"ann/a.wav", "dev_bob/b.wav"}, "none none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string][]byte{}
+			for _, file := range c.files {
+				files[file] = wavOf(16000)
+			}
+			request := Request{Folder: tree(t, files), Splits: []string{"train"}, SplitFolders: []string{"train", "dev", "test"}}
+			result := scan(t, request)
+			assert.Equal(t, c.want, names(result.Clips, request.Folder))
+			assert.Equal(t, len(c.want) < len(c.files), strings.HasSuffix(result.Profile.Source, ", split train"))
+			request.List = true
+			var splits []string
+			for _, row := range scan(t, request).Table.Rows {
+				split := "none"
+				if row.Extra != nil {
+					split = *row.Extra[0]
+				}
+				splits = append(splits, split)
+			}
+			assert.Equal(t, c.list, strings.Join(splits, " "))
+		})
+	}
+}
+
 func TestTheTableOfAFolder(t *testing.T) {
 	files := map[string][]byte{"b.wav": wavOf(16000), "a.wav": wavOf(32000), "no.wav": wavOf(1), "metadata.csv": []byte("file_name,transcription\nb.wav,two\na.wav,one\n")}
 	root := tree(t, files)

@@ -54,6 +54,10 @@ type Request struct {
 	// Splits are those of a manifest with a column "split" whose rows are wanted, and all rows
 	// where none is of them; empty: all. A row without a split is of train.
 	Splits []string `json:"splits"`
+	// SplitFolders are the splits whose names folders begin with, as LibriSpeech's dev-clean with
+	// dev: of a Folder that has such for Splits, or has no others, these alone are wanted, and a
+	// list has the split of each file. Empty: none.
+	SplitFolders []string `json:"split_folders"`
 	// List lists the rows of a manifest with their texts and with these further Columns, or the
 	// files of a folder, and measures nothing.
 	List    bool     `json:"list"`
@@ -184,6 +188,11 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 			entries = append(entries, entriesOf(shards, entry{archive: true})...)
 		}
 		name = fmt.Sprintf("folder %s", r.Folder)
+		if err == nil && len(r.SplitFolders) > 0 {
+			var only string
+			entries, only = r.ofSplits(entries)
+			name += only
+		}
 	case r.Manifest != "":
 		entries, name, err = readManifest(ctx, r.Manifest, r)
 		name = "manifest " + name

@@ -18,7 +18,7 @@ from .._core.files import user_path, utf8
 from .._core.output import listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .scan_rows import PreparedRows, ScanInput, array_clip, clips_piece
-from .source import CLIPS, TRAIN, Source, is_array, kind, open_source
+from .source import CLIPS, TRAINED, Source, is_array, kind, open_source
 from .table_sources import (
     STREAM_SAMPLE,
     frame_table,
@@ -61,7 +61,7 @@ class SourceReader:
             case "path":
                 scan_input = self._path(os.fsdecode(data))
                 if self.trained and scan_input.request is not None:
-                    scan_input.request["splits"] = TRAIN
+                    scan_input.request |= TRAINED
                 return scan_input
             case "paths":
                 return self._paths(data if set(map(type, data)) == {str} else [os.fsdecode(item) for item in data])

@@ -22,6 +22,8 @@ CLIPS = Path(__file__).parent / "clips"
 """The folder of the demo's spoken digits, with their ``manifest.jsonl``."""
 TRAIN = ("train", "training")
 EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
+TRAINED = {"splits": TRAIN, "split_folders": (*TRAIN, *EVALUATION)}
+"""In a request to the library: of files with splits, those to train on."""
 _BUILDERS = {".parquet": "parquet", ".tar": "webdataset"}
 
 

@@ -21,23 +21,15 @@ from .._core.files import from_storage, user_path, utf8
 from .._core.hub import from_hub
 from .._core.output import listed, shortened
 from .._core.render import plural
-from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
+from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
 from .scan import scan_audio
 from .scan_inputs import SHARDS
 from .scan_jobs import scan_job, wait
-from .segments import (
-    SEGMENT_COLUMNS,
-    SEGMENTS,
-    as_json,
-    joined,
-    named_range,
-    read_subtitles,
-    segment_column,
-    subtitles_beside,
-)
-from .source import CLIPS, EVALUATION, TRAIN, Source, open_source
+from .segments import SEGMENT_COLUMNS, SEGMENTS, as_json, named_range, segment_column
+from .source import CLIPS, EVALUATION, TRAIN, TRAINED, Source, is_array, open_source
 from .table_sources import SPLIT, dataset_texts, files_by_split, frame_table, read_saved
+from .transcript_files import FolderTexts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -52,7 +44,7 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _WITHOUT_HUB = 'a folder or a manifest on this machine, or "demo", needs no network'
 _ACCEPTED = (
     'pass "demo", a folder (with metadata.csv or .jsonl, or with x.txt beside each x.wav), a manifest, the name of a '
-    "dataset on the Hub, a datasets.Dataset, a pandas.DataFrame or a pyarrow.Table"
+    "dataset on the Hub, a datasets.Dataset, a pandas.DataFrame, a pyarrow.Table or a list of rows"
 )
 
 
@@ -88,11 +80,22 @@ def splits_of(
             return {name: part.data for name, part in opened.parts.items()}
         case "dataset" | "stream":
             return {"train": source}
+        case "list" if opened.columns:
+            from datasets import Dataset
+
+            return {"train": Dataset.from_list([{name: _stored(row[name]) for name in row} for row in source])}
         case "table" | "frame":
             from datasets import Dataset
 
             return {"train": Dataset(source if opened.kind == "table" else frame_table(source))}
     raise InvalidArgumentError(f"cannot read speech from a {type(source).__name__}", _ACCEPTED)
+
+
+def _stored(value: Any) -> Any:
+    """A value of a row as a ``datasets.Dataset`` stores it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return {"array": value, "sampling_rate": SAMPLING_RATE} if is_array(value) else value
 
 
 def _local(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Dataset]:
@@ -129,14 +132,14 @@ def _folder(path: Path, audio: str | None, text: str | None, notes: list[str]) -
     if "" in parts:
         return read_manifest(parts[""], audio, text, notes)
     if parts:
-        return {
-            split: (_folder if part.is_dir() else read_manifest)(part, audio, text, notes)["train"]
-            for split, part in parts.items()
-        }
-    if splits := read_folder(path):
+        read = {name: _folder if part.is_dir() else read_manifest for name, part in parts.items()}
+        splits = {name: read[name](part, audio, text, notes) for name, part in parts.items()}
+        return {name: open_source(part).train.data for name, part in splits.items()}
+    if splits := read_folder(path, notes):
         return splits
-    listing = f" (tables there: {', '.join(file.name for file in tables.values())})" if tables else ""
-    raise NotFoundError(f"{path} holds no clips with transcripts{listing}", _ACCEPTED)
+    files = list(map(str, tables.values()))
+    hint = f"pass the manifest with its transcripts: {listed(files, ' or ')}" if files else _ACCEPTED
+    raise NotFoundError(f"{path} holds no clips with transcripts", hint)
 
 
 def _tables(folder: Path) -> dict[str, Path]:
@@ -289,29 +292,27 @@ def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str
     return datasets.Dataset.from_dict(columns, features=features)
 
 
-def read_folder(folder: Path) -> dict[str, Dataset]:
-    """The splits of a folder of Parquet files, of Kaldi, of LibriSpeech, or of clips with a text file beside each.
+def read_folder(folder: Path, notes: list[str]) -> dict[str, Dataset]:
+    """The splits of a folder of Parquet files, of Kaldi, of LibriSpeech, of VCTK, or of clips with texts beside them.
 
-    Such a file is a .txt, .srt or .vtt. There are no splits where the folder holds no texts.
+    Such a text is a .txt, .srt or .vtt. There are no splits where the folder holds no texts.
     """
-    rows = [row for row in listed_rows({"folder": utf8(folder)})[1] if not row.error]
+    rows = _readable(listed_rows({"folder": utf8(folder), "columns": [SPLIT], **TRAINED})[1], folder, notes)
     files = [Path(row.path) for row in rows]
     if all(file.suffix == ".parquet" for file in files):
         return read_parquet_splits(files) if files else {}
-    chapters = {parent: _chapter(parent) for parent in {file.parent for file in files}}
-    texts = [
-        row.text or chapters[file.parent].get(file.stem) or _text(file) for row, file in zip(rows, files, strict=True)
-    ]
+    texts = [row.text for row in rows]
+    if all(text is None for text in texts):
+        root = Path(os.path.normpath(folder))  # as the library names it
+        written = {parent: FolderTexts.of(parent, root) for parent in {file.parent for file in files}}
+        texts = [written[file.parent].text(file) for file in files]
     if all(text is None for text in texts):
         return {}
-    absolute = [replace(row, path=str(file.resolve())) for row, file in zip(rows, files, strict=True)]
-    return {"train": paired((path, text, None) for path, text in zip(_files(absolute), texts, strict=True))}
-
-
-def _chapter(folder: Path) -> dict[str, str]:
-    """The texts of a folder of LibriSpeech by the names of their clips."""
-    lines = (line for file in folder.glob("*.trans.txt") for line in file.read_text("utf-8").splitlines())
-    return {name: text for name, _, text in (line.partition(" ") for line in lines)}
+    absolute = _files([replace(row, path=str(file.resolve())) for row, file in zip(rows, files, strict=True)])
+    splits: dict[str, list[tuple[str, str | None, None]]] = {}
+    for row, path, text in zip(rows, absolute, texts, strict=True):
+        splits.setdefault((row.extra or [None])[0] or "train", []).append((path, text, None))
+    return {name: paired(part) for name, part in splits.items()}
 
 
 def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:
@@ -326,17 +327,6 @@ def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:
     for row, split in enumerate(dataset_texts(dataset, SPLIT)):
         rows.setdefault(str(split or name), []).append(row)
     return {split: dataset.select(numbers) for split, numbers in rows.items()}
-
-
-def _text(clip: Path) -> str | None:
-    path = clip.with_suffix(".txt")
-    try:
-        return path.read_text(encoding="utf-8-sig").strip()
-    except FileNotFoundError:
-        subtitles = subtitles_beside(clip)
-        return None if subtitles is None else joined([cue.text for cue in read_subtitles(subtitles)])
-    except (OSError, ValueError) as error:
-        raise CorruptFileError(f"{path} cannot be read as a transcript: {error}", "write it as UTF-8") from error
 
 
 def demo_rows() -> list[dict[str, Any]]:

@@ -148,13 +148,14 @@ def load_speech(
 
     - ``"demo"``: the bundled clips of spoken digits, four minutes to train on and one to evaluate with;
     - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file beside each
-      clip (x.txt beside x.wav), of LibriSpeech or Kaldi, with Parquet files, or what ``save_to_disk`` wrote;
+      clip (x.txt beside x.wav) or in a folder txt beside that of the clips (VCTK), of LibriSpeech or Kaldi, with
+      Parquet files, or what ``save_to_disk`` wrote. Folders such as train-clean-100 and dev-clean are splits;
     - a manifest: .csv, .tsv, .jsonl, also with .gz, which is read as for ``scan_audio``. Paths count from its folder
       on, or from clips, wavs or audio in it. A column ``split`` distinguishes train and test;
     - the name of a dataset on the Hub, ``name`` being its configuration, ``split`` and ``evaluation_split`` its
       splits (default: train, and validation or test), ``token`` one for data that needs it (default: the stored one);
-    - a ``datasets.Dataset`` or ``DatasetDict``, a ``pandas.DataFrame`` or ``pyarrow.Table`` with paths or bytes, or a
-      ``SpeechData``, which is given back.
+    - a ``datasets.Dataset`` or ``DatasetDict``, a ``pandas.DataFrame`` or ``pyarrow.Table`` with paths or bytes, a list
+      of rows such as ``{"audio": path or array at 16 kHz, "text": …}``, or a ``SpeechData``, which is given back.
 
     Where there is no split to evaluate with, a share of ``evaluation_share`` (0 to 0.5) of the clips is drawn with
     ``seed`` for it. Clips that cannot be read are left out and named in the notes: those with a bad header, and with
@@ -197,12 +198,13 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
     for name in (first, evaluation):
         if (name is None and first is None) or (name is not None and name not in splits):
             problem = f"no split {name!r}" if name else "no split train"
-            raise InvalidArgumentError(
-                f"the data has {problem} (splits: {listed(splits)})", "name it: split=… (--split)"
-            )
+            option = "split" if name == first else "evaluation_split"
+            hint = f"name one: {option}={next(iter(splits))!r} (--{option.replace('_', '-')} {next(iter(splits))})"
+            raise InvalidArgumentError(f"the data has {problem} (splits: {listed(splits)})", hint)
     unused = [name for name in splits if name not in (first, second)]
     notes = [f"trains on the split {first}, evaluates with {second}" + (f"; not used: {listed(unused)}" * bool(unused))]
-    return splits[str(first)], splits[second] if second else None, notes if second else []
+    alone = [f"trains on {first}, the only split"] if first not in TRAIN and not unused else []
+    return splits[str(first)], splits[second] if second else None, notes if second else alone
 
 
 def _speech(dataset: Dataset, audio: str | None, text: str | None) -> Dataset:

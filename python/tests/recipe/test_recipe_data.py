@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import WavMaker
 
@@ -120,15 +121,46 @@ def test_texts_of_librispeech_and_kaldi(tmp_path: Path) -> None:
     lines = [f"{path.stem} {text}\n" for path, text in clips]
     (tmp_path / "speaker" / "chapter" / "1-2.trans.txt").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "kaldi").mkdir()
-    (tmp_path / "kaldi" / "wav.scp").write_text("".join(f"{path.stem} {path}\n" for path, _ in clips))
+    lines_of_files = [f"{path.stem} {path}\n" for path, _ in clips[1:]] + [f"{clips[0][0].stem} cat {clips[0][0]} |\n"]
+    (tmp_path / "kaldi" / "wav.scp").write_text("".join(lines_of_files) + "z sox z.wav -t wav - |\n")
     (tmp_path / "kaldi" / "text").write_text("".join(lines))
     texts = sorted(text for _, text in clips)
     for source in ("speaker", "kaldi", "kaldi/wav.scp"):
-        assert sorted(column(loaded(tmp_path / source, evaluation_share=0).train, "text")) == texts
+        data = loaded(tmp_path / source, evaluation_share=0)
+        assert sorted(column(data.train, "text")) == texts
+        assert ("wav.scp:7: z: is a command, which is not run" in str(data.notes)) == ("kaldi" in source)
     (tmp_path / "kaldi" / "segments").write_text(f"a {clips[0][0].stem} 0.1 0.3\nb {clips[1][0].stem} 0 0.2\n")
     (tmp_path / "kaldi" / "text").write_text("a one\nb two\n")
     pieces = loaded(tmp_path / "kaldi", evaluation_share=0).train
     assert (column(pieces, "text"), column(pieces, "length")) == (["one", "two"], [3200, 3200])
+
+
+def test_splits_of_librispeech(tmp_path: Path) -> None:
+    clips = folder_of_clips(tmp_path / "new")
+    for part, pair in {"dev-clean": clips[:1], "test-other": clips[1:2], "train-clean-100": clips[2:4]}.items():
+        chapter = tmp_path / "data" / "LibriSpeech" / part / "1" / "2"
+        chapter.mkdir(parents=True)
+        (chapter / "1-2.trans.txt").write_text("".join(f"{path.stem} {text}\n" for path, text in pair))
+        for path, _ in pair:
+            path.rename(chapter / path.name)
+    data = loaded(tmp_path / "data")
+    assert sorted(column(data.train, "text")) == sorted(text for _, text in clips[2:4])
+    assert column(data.evaluation, "text") == [clips[0][1]]
+    assert data.notes == ("trains on the split train, evaluates with dev; not used: test",)
+    assert len(scan_audio(trained_part(tmp_path / "data"), progress=False)) == 2
+    for part in ("train-clean-100", "test-other"):
+        (tmp_path / "data" / "LibriSpeech" / part).rename(tmp_path / part)
+    assert loaded(tmp_path / "data").notes[0] == "trains on dev, the only split"
+
+
+@pytest.mark.parametrize(("audio", "microphone"), [("wav48_silence_trimmed", "_mic1"), ("wav48", "")])
+def test_texts_of_vctk(tmp_path: Path, audio: str, microphone: str) -> None:
+    clips = folder_of_clips(tmp_path / audio / "p225", 2)
+    (tmp_path / "txt" / "p225").mkdir(parents=True)
+    for path, text in clips:
+        (tmp_path / "txt" / "p225" / f"{path.stem}.txt").write_text(f"{text}\n", encoding="utf-8")
+        path.rename(path.with_stem(f"{path.stem}{microphone}"))
+    assert sorted(column(loaded(tmp_path, evaluation_share=0).train, "text")) == sorted(text for _, text in clips)
 
 
 def test_a_plan_is_for_the_clips_that_are_trained_on(tmp_path: Path) -> None:
@@ -218,6 +250,14 @@ def test_a_dataset_with_other_names_and_bytes(make_wav: WavMaker) -> None:
         loaded(plain, audio_column="clips", text_column="speech_text")
 
 
+def test_rows_in_a_list(make_wav: WavMaker) -> None:
+    paths = [{"audio": make_wav(f"{i}.wav", 1.0 + i), "text": str(i)} for i in range(2)]
+    arrays = [{"audio": np.full(16_000 * (i + 1), 0.1), "text": str(i)} for i in range(2)]
+    for rows in (paths, arrays):
+        data = loaded(rows, evaluation_share=0)
+        assert (column(data.train, "text"), column(data.train, "length")) == (["0", "1"], [16_000, 32_000])
+
+
 def test_arrays_are_audio_too() -> None:
     audio = [{"array": [0.1, -0.1] * n, "sampling_rate": 8_000} for n in (400, 600)]
     data = loaded(datasets.Dataset.from_dict({"audio": audio, "text": ["a", "b"]}), evaluation_share=0)
@@ -301,8 +341,9 @@ def test_manifests_that_cannot_be_used(
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
     splits = datasets.DatasetDict(a=digits(2)["train"], b=digits(2)["train"])
+    (tmp_path / "cuts.jsonl.gz").touch()
     cases: list[tuple[Any, dict[str, Any], type[AsrConfigError], str]] = [
-        (tmp_path, {}, NotFoundError, "holds no clips with transcripts"),
+        (tmp_path, {}, NotFoundError, "holds no clips with transcripts(?s:.*)pass the manifest .*/cuts.jsonl.gz"),
         ("./nowhere", {}, NotFoundError, r"'\./nowhere' does not exist"),
         (3, {}, InvalidArgumentError, "cannot read speech from a int"),
         (splits, {}, InvalidArgumentError, r"no split train \(splits: a, b\)"),
