@@ -177,7 +177,7 @@ class ASRConfigManager:
             planned = plan({**records, "options": settings}, usable_seconds(self.durations), tracer, self._gpu)
         except InfeasiblePlanError as error:
             if isinstance(tracer, Tracer) and (traced := tracer.last_settings):
-                savings_in_hint(error, self._model, batches, traced, self._gpu)
+                savings_in_hint(error, self._model, batches, traced)
             raise
         if stored := half_weights(self._model):
             planned["warnings"] = [*planned["warnings"], f"{half_words(self._model, stored)} → {IN_32_BIT}"]

@@ -52,20 +52,16 @@ def add_savings(model: torch.nn.Module, batches: Any, plan: PlanRecord, gpu: str
         plan.precision, plan.gradient_checkpointing, plan.optimizer, TRACED_MICRO_BATCHES, plan.freeze_feature_encoder,
         every_n_layers=plan.every_n_layers, offload_checkpoints=plan.offload_checkpoints, lora_rank=new_rank,
     )  # fmt: skip
-    savings = _traced(model, batches, settings, gpu, size)
+    savings = _traced(model, batches, {**asdict(settings), "gpu": gpu, "devices": plan.device_count}, size)
     object.__setattr__(plan, "alternatives", (*plan.alternatives, *savings))
 
 
-def savings_in_hint(
-    error: InfeasiblePlanError, model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None
-) -> None:
+def savings_in_hint(error: InfeasiblePlanError, model: torch.nn.Module, batches: Any, settings: dict[str, Any]) -> None:
     """Append the same changes, traced for one of the longest clips, to the remedies of a training that does not fit."""
-    error.hint += "".join(f"\n  · {saving.what}" for saving in _traced(model, batches, settings, gpu, 1))
+    error.hint += "".join(f"\n  · {saving.what}" for saving in _traced(model, batches, settings, 1))
 
 
-def _traced(
-    model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None, size: int
-) -> list[Alternative]:
+def _traced(model: torch.nn.Module, batches: Any, settings: dict[str, Any], size: int) -> list[Alternative]:
     alternatives: list[Alternative] = []
     if not hasattr(batches, "pairs"):
         return alternatives
@@ -76,9 +72,9 @@ def _traced(
         shape = f"{size} × {point[1] / batches.length_per_second:.3g} s"
         before: int | None = None
         for saving in list(_savings(model, batches, point)):
-            before = before or _peak(model, batches, settings, gpu, point, batches.batch)
+            before = before or _peak(model, batches, settings, point, batches.batch)
             with saving.changed():
-                after = _peak(model, batches, settings, gpu, point, saving.batch)
+                after = _peak(model, batches, settings, point, saving.batch)
             words = f"{saving.advice}: {gib(after)} instead of {gib(before)} for {shape}"
             alternatives.append(Alternative(saving.name, words, True, after, None, None))
     return alternatives
@@ -129,12 +125,10 @@ def _eval(part: torch.nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _peak(
-    model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None, point: Point, batch: BatchFunction
-) -> int:
+def _peak(model: torch.nn.Module, batches: Any, settings: dict[str, Any], point: Point, batch: BatchFunction) -> int:
     per_second = batches.length_per_second
-    options = {"gpu": gpu, "points": [point], "length_per_second": per_second, "progress": False}
-    with MemoryModel.trace(model, batch, **asdict(settings), **options) as memory:
+    options = {"points": [point], "length_per_second": per_second, "progress": False}
+    with MemoryModel.trace(model, batch, **settings, **options) as memory:
         estimate = memory.estimate(point[0], point[1] / per_second, point[2], timeline=0)
         return estimate.peak_device or estimate.peak_reserved
 

@@ -77,11 +77,8 @@ class Tracer:
         self._record = trace if self.records else False
         self._batch_fn = batch_fn if self.records else None
         self._models: dict[object, MemoryModel] = {}
-
-    @property
-    def last_settings(self) -> MemorySettings | None:
-        """The settings of the newest trace; in a plan that does not fit, those with the least memory."""
-        return next((memory.settings for memory in reversed(self._models.values())), None)
+        self.last_settings: dict[str, Any] | None = None
+        """Those of the newest trace, for ``MemoryModel.trace``; in a plan that does not fit, with the least memory."""
 
     def check(self) -> None:
         """Raise ``InvalidArgumentError`` for a model that is invalid with any settings."""
@@ -154,6 +151,7 @@ class Tracer:
         key = (kernel_class(target.capability), *wanted.settings.values(), wanted.allocator)
         if key not in self._models:
             self._models[key] = self._traced(wanted, gpu)
+            self.last_settings = {**self._settings(wanted), "gpu": gpu, "devices": wanted.devices}
         self._models[key].aim(target)
         return self._models[key]
 

@@ -374,7 +374,9 @@ def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> N
 
 
 def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
-    devices = max(1, int(arguments.n_gpu)) * int(arguments.world_size)
+    from ..predict.memory_model import device_count
+
+    devices = device_count(arguments)
     effective = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * devices
     if devices == config.device_count or effective == config.effective_batch_size:
         return

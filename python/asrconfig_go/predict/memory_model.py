@@ -64,6 +64,7 @@ class MemoryModel(OpenedTrace):
         freeze_feature_encoder: bool = False,
         lora_rank: int = 0,
         gpu: str | None = None,
+        devices: int | None = None,
         allocator: str = ALLOCATOR,
         points: Sequence[tuple[int, int, int]] | None = None,
         length_per_second: float = SAMPLING_RATE,
@@ -73,7 +74,8 @@ class MemoryModel(OpenedTrace):
     ) -> MemoryModel:
         """Record a training step of ``model`` (see ``estimate_memory``) at a few shapes, or find an earlier recording.
 
-        ``allocator`` is as for ``estimate_memory``, whatever the environment of this process holds.
+        ``allocator`` is as for ``estimate_memory``, whatever the environment of this process holds. ``devices`` share a
+        step, as many as ``gpu`` names and one of this machine's where it is None: with several, NCCL's memory counts.
 
         ``batch_fn(batch, length, labels)`` returns the model's keyword arguments for models whose input is not known
         here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
@@ -87,7 +89,7 @@ class MemoryModel(OpenedTrace):
             precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator,
             every_n_layers, offload_checkpoints, lora_rank,
         )  # fmt: skip
-        target = Target.find(gpu)
+        target = Target.find(gpu, devices)
         source = Model.of(model, freeze_feature_encoder)
         own = batch_fn is not None or loss is not None or points is not None
         model_key = None if source.identity is None else fingerprint(source.identity)
@@ -279,7 +281,13 @@ def training_settings(args: TrainingArguments, model: nn.Module) -> dict[str, An
         "offload_checkpoints": offloads,
         "optimizer": str(getattr(args.optim, "value", args.optim)),
         "accumulation": args.gradient_accumulation_steps,
+        "devices": device_count(args),
     }
+
+
+def device_count(args: TrainingArguments) -> int:
+    """The GPUs, or processes on the CPU, that share an optimizer step."""
+    return max(1, int(args.n_gpu)) * int(args.world_size)
 
 
 def recomputes(args: TrainingArguments) -> bool:

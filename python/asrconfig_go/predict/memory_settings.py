@@ -260,13 +260,13 @@ class Target:
     def find(cls, gpu: str | None, devices: int | None = None) -> Target:
         """A GPU of the catalogue, or this machine's; empty without one. Raises ``NotFoundError`` for unknown names.
 
-        ``devices`` share a step; None: as many as there are.
+        ``devices`` share a step; None: as many as ``gpu`` names, and one of this machine's.
         """
-        gpus = HardwareProfile.detect(gpu).gpus[:devices]
+        gpus = HardwareProfile.detect(gpu).gpus[: devices or (None if gpu else 1)]
         if not gpus:
             return cls()
-        index, card = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
         devices = devices or len(gpus)
+        index, card = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
         request = {"gpu": to_json(card), "nccl": devices > 1, "gpus": devices}
         device = native.call("memory.device", request)
         context = device["context_bytes"] + device["nccl_bytes"]

@@ -50,12 +50,12 @@ class FakeLibrary:
     def determined(self, **_: Any) -> dict[str, Any]:
         return {"exactly": True}
 
-    def device(self, **_: Any) -> dict[str, Any]:
+    def device(self, nccl: bool, **_: Any) -> dict[str, Any]:
         return {
             "context_bytes": CONTEXT,
             "multiprocessors": 108,
             "threads_per_multiprocessor": 2048,
-            "nccl_bytes": 0,
+            "nccl_bytes": CONTEXT * nccl,
             "high": 2 * CONTEXT,
         }
 

@@ -86,7 +86,7 @@ def test_the_guard_predicts_where_checkpoints_lie(tmp_path: Any) -> None:
     model.activation_checkpointing_enable(every_n_layers=2, offload=True)
     arguments.activation_checkpointing_kwargs = None
     settings = training_settings(arguments, model)
-    assert (settings["every_n_layers"], settings["offload_checkpoints"]) == (2, True)
+    assert (settings["every_n_layers"], settings["offload_checkpoints"], settings["devices"]) == (2, True, 1)
 
 
 def test_depths_that_are_none_are_refused() -> None:

@@ -447,3 +447,7 @@ def test_a_live_gpu_s_own_memory_counts_as_available(monkeypatch: pytest.MonkeyP
     strangers = dataclasses.replace(hardware, gpus=(dataclasses.replace(gpu, processes=(GPUProcess(1, 9 * MIB),)),))
     monkeypatch.setattr(HardwareProfile, "detect", classmethod(lambda cls, *_: strangers))
     assert Target.find(None).available_bytes == 140 * MIB + CONTEXT
+    eight = dataclasses.replace(planned, gpus=8 * planned.gpus)
+    monkeypatch.setattr(HardwareProfile, "detect", classmethod(lambda cls, *_: eight))
+    contexts = [Target.find(*asked).context_bytes for asked in ((None,), (None, 1), (None, 4), ("8xL4",))]
+    assert contexts == [CONTEXT, CONTEXT, 2 * CONTEXT, 2 * CONTEXT], "one process has no NCCL, whatever it sees"
