@@ -190,6 +190,7 @@ func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, erro
 	}
 	if m.about["loop"] == "trainer" {
 		plan[0].Ahead = plan[1:]
+		plan = withoutRepeats(plan)
 	}
 	p := template.Position{Window: number, Order: len(shapes), Role: template.Step}
 	if !m.templates.Has(p) {
@@ -197,6 +198,19 @@ func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, erro
 	}
 	step, err := m.segment(p, shapes[len(shapes)-1])
 	return append(plan, step), err
+}
+
+// mostReplayed micro-batches of one shape are replayed of a step.
+const mostReplayed = 32
+
+// withoutRepeats lists the micro-batches of a step without those that are like the ones before
+// them. Their inputs, which the first one places, are all that they would add.
+func withoutRepeats(step []replay.Segment) []replay.Segment {
+	other := func(s replay.Segment) bool { return s.Shape != step[0].Shape }
+	if len(step) <= mostReplayed || slices.ContainsFunc(step, other) {
+		return step
+	}
+	return append(step[:mostReplayed-1:mostReplayed-1], step[len(step)-1])
 }
 
 // microRole is the role of a micro-batch among those of a window.

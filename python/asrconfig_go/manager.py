@@ -302,6 +302,7 @@ class ASRConfigManager:
             options.setdefault("rule", rule)
         memory = options.pop("memory", None)
         split = config if memory is None and first and config and config.micro_batching == "memory" else None
+        planned = self._planned_training()
         if options.get("preflight") is True and self.dataset is not None:
             options["preflight"] = self.dataset.max_s  # as long as the longest profiled clip
         with ExitStack() as undo, ExitStack() as unfinished:
@@ -312,7 +313,8 @@ class ASRConfigManager:
                 options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
             if memory is True or (split is not None and not split.fits_whole(trainer.args)):
                 memory = traced_for(trainer, self._gpu, whole_steps=split is not None, batch_fn=self._batch_fn)
-                limit = memory_limit(memory, trainer, config, self.hardware.safety_margin)
+                longest_s = planned.longest_trained_s() if planned and split is not None else None
+                limit = memory_limit(memory, trainer, config, self.hardware.safety_margin, longest_s)
                 options.setdefault("memory_limit_bytes", limit)
             if memory:
                 options["memory"] = memory
@@ -325,7 +327,7 @@ class ASRConfigManager:
             switches.set()
             guard.on_detach(switches.put_back)
             self._training_check.trainer(trainer, config, durations, strict=False)
-            guard.on_detach(check_arguments(self._planned_training(), trainer))
+            guard.on_detach(check_arguments(planned, trainer))
             if split is not None:
                 guard.on_detach(use_planned_batches(guard, split, durations))
             guard.on_detach(use_stream(trainer))

@@ -5,17 +5,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
-// placed is an input that is on the device before its micro-batch begins.
-type placed struct {
-	block allocator.Block
-	bytes uint64 // bytes, where there is an observer
-}
-
 // placeAhead puts the inputs of the window's other micro-batches on the device: the Trainer draws
 // all batches of a step before it computes with the first (transformers.Trainer.get_batch_samples),
 // and only then releases those of the step before.
 func (p *Player) placeAhead(s Segment) error {
-	p.ahead = p.ahead[:0]
 	for _, a := range s.Ahead {
 		shapePoint, err := p.variables.At(a.Shape)
 		if err != nil {
@@ -41,7 +34,8 @@ func (p *Player) place(s Segment, storage int32, bytes uint64) error {
 	if err != nil {
 		return err
 	}
-	input := placed{block: block}
+	input := survivor{block: block, module: s.Template.Storages[storage].Module,
+		component: component}
 	if p.Observer != nil {
 		allocated, reserved := p.Allocator.Held()
 		input.bytes = p.Observer.count(storage, component, allocated, reserved)

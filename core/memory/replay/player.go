@@ -42,7 +42,7 @@ type Player struct {
 	variables formula.Variables
 	reduction reduction.Rules
 	survivors survivors
-	ahead     []placed // inputs of the window's later micro-batches, in their order
+	ahead     []survivor // inputs of the window's later micro-batches, in their order
 
 	// Of the segment being replayed.
 	events    []int32

@@ -59,9 +59,16 @@ func (p *Player) freeUntil(frees []inheritedFree, event int) []inheritedFree {
 
 // findInherited lists what of earlier segments is freed in a segment: where the trace shows it for
 // these two templates, else at the end of the segment in which it expires, and two windows later at
-// the latest.
+// the latest. Inputs that no micro-batch of the step before has taken are freed after those that
+// this one places.
 func (p *Player) findInherited(s Segment) {
 	p.inherited = p.inherited[:0]
+	if s.Position.Order == 0 {
+		for _, input := range p.ahead {
+			p.inherited = append(p.inherited, inheritedFree{s.Template.Inputs, input})
+		}
+		p.ahead = p.ahead[:0]
+	}
 	p.expireBefore(s.Position.Window - template.MaxWindows)
 	for i := range s.Template.Inherited {
 		g := &s.Template.Inherited[i]

@@ -102,7 +102,7 @@ class PlannedTraining:
         """
         from ..predict.memory_model import MemoryModel, training_settings
 
-        config, seconds = self.config, self._longest_trained_s()
+        config, seconds = self.config, self.longest_trained_s()
         if seconds is None or not config.gpu_name or config.distributed not in ("none", "ddp"):
             return None
         settings = training_settings(args, model)
@@ -119,7 +119,7 @@ class PlannedTraining:
         except AsrConfigError:
             return None
 
-    def _longest_trained_s(self) -> float | None:
+    def longest_trained_s(self) -> float | None:
         """The longest clip of a batch: of the dataset, and no longer than the plan trains on."""
         lengths = [self.longest_s, self.config.max_length_s, *(b.up_to_s for b in self.config.length_buckets[-1:])]
         limits = [seconds for seconds in lengths if seconds]

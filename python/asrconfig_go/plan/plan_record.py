@@ -178,10 +178,14 @@ class PlanRecord(ConfigRecord):
             vars(alone).update({name: getattr(self.unguarded, name) for name in names}, unguarded=None)
         return alone
 
+    def largest_share(self, args: TrainingArguments) -> int:
+        """The most clips of one process in a step, by these ``TrainingArguments`` and the planned shares."""
+        share: int = args.train_batch_size * args.gradient_accumulation_steps
+        return max([share, *(device.samples for device in self.devices)])
+
     def fits_whole(self, args: TrainingArguments) -> bool:
         """Whether each process's share of a step, by these ``TrainingArguments``, fits at once."""
-        share: int = args.train_batch_size * args.gradient_accumulation_steps
-        return self.micro_batch_size >= max([share, *(device.samples for device in self.devices)])
+        return self.micro_batch_size >= self.largest_share(args)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""

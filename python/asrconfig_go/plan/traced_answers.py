@@ -11,7 +11,7 @@ from .._core.declared import SHORTEST_S
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import Shape
-from ..predict.opened_trace import Table
+from ..predict.opened_trace import STEPS, Table
 from ..predict.step_sampler import StepSampler
 from .plan_records import TraceRequestRecord
 
@@ -148,11 +148,11 @@ class TracedAnswers:
     def _for_each_length(self) -> dict[str, Any]:
         lengths = _table_lengths(min(self._durations), self._worst.longest_s)
         longest = [Shape(1, *self._worst.at(seconds)) for seconds in lengths]
-        fits = self._memory.largest_batches(longest, self._limit, most=self._wanted.share)
-        # These are of steps of three micro-batches; a share's have more inputs, and leave other gaps between blocks.
-        sizes = range(fits[-1], 0, -1)
-        fits[-1] = next((n for n in sizes if self._peak(n)["bytes"] <= self._wanted.budget_bytes), fits[-1])
-        rows = tuple(zip(lengths, fits, strict=True))
+        # A share of a step is one collated batch on the device, of which the guard makes micro-batches.
+        limit = self._memory.beside_inputs(self._limit, self._wanted.share, self._worst.longest_s)
+        fits = self._memory.largest_batches(longest, limit, most=self._wanted.share)
+        fits[-1] = self._fitting(fits[-1])
+        rows = tuple((seconds, max(fit, fits[-1])) for seconds, fit in zip(lengths, fits, strict=True))
         largest = max(1, rows[-1][1])
         with ThreadPoolExecutor(1) as executor:  # the library works outside the GIL
             high = executor.submit(self._highest, rows) if self._wanted.high else None
@@ -239,10 +239,11 @@ class TracedAnswers:
         if len(drawn) < share or self._fixed_s:
             return None
         steps = StepSampler(drawn, share, mode="random", seed=0)
+        count = max(STEPS, min(_DRAWN_STEPS, _DRAWN_CLIPS // share))
         try:
-            run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=self._limit)
+            run = memory.simulate_steps(drawn, steps, table=rows, count=count, limit_bytes=self._limit)
             if not run.fits:
-                run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+                run = memory.simulate_steps(drawn, steps, table=rows, count=count)
         except UnsupportedError:  # formulas cover batches of two and more clips, and some step ends with one
             return None
         return run.peak_reserved + self._outside
@@ -257,6 +258,19 @@ class TracedAnswers:
             if fit == 2:
                 break
         return peaks
+
+    def _fitting(self, batch: int) -> int:
+        """The micro-batch of the worst clips near ``batch`` whose whole step is within the budget; 0 where none is.
+
+        A whole step leaves other gaps between blocks than three micro-batches, and the next step's inputs are placed
+        before its own are freed.
+        """
+        budget_bytes, share, fewer = self._wanted.budget_bytes, self._wanted.share, 1
+        while batch < share and self._peak(batch + 1)["bytes"] <= budget_bytes:
+            batch += 1
+        while batch and self._peak(batch)["bytes"] > budget_bytes:
+            batch, fewer = max(batch - fewer, int(batch > 1)), 2 * fewer
+        return batch
 
     def _rise(self, peaks: Sequence[dict[str, Any]]) -> int | None:
         """The bytes of one more clip in the largest micro-batch, in steps of equally many; None of a single peak."""

@@ -130,6 +130,22 @@ class OpenedTrace:
             return self._shapes.largest(request)
         return list(native.call("memory.largest", request)["batches"])
 
+    def beside_inputs(self, limit_bytes: int, clips: int, longest_s: float) -> int:
+        """What a limit leaves for the micro-batches of a step that is on the GPU as one collated batch.
+
+        Args:
+            limit_bytes: What the allocator may reserve in all.
+            clips: The clips of the step.
+            longest_s: The seconds to which they are padded.
+
+        Returns:
+            The limit without the inputs of the step; at least 1.
+        """
+        shape = Shape(2, longest_s)  # formulas cover batches of two and more clips
+        step = native.call("memory.simulate", {**self._question(shape, "train"), "limit_bytes": None, "steps": 1})
+        held: int = step["at_peak"]["components"].get("inputs", 0)
+        return max(1, limit_bytes - clips * held // (shape.batch * self.settings.accumulation))
+
     def determines(self, batch: int, seconds: float, labels: int | None = None) -> bool:
         """Whether formulas answer exactly for this shape; else it is traced when it is asked about."""
         request = self._question(Shape(batch, seconds, labels), "train")

@@ -38,7 +38,28 @@ class PlanNotFollowedWarning(UserWarning):
     """This Trainer cannot carry out a part of the plan; the message names the reason, and what is done instead."""
 
 
-def memory_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord | None, margin: float) -> int | None:
+def memory_limit(
+    memory: MemoryModel, trainer: Trainer, config: PlanRecord | None, margin: float, longest_s: float | None = None
+) -> int | None:
+    """The bytes that PyTorch's allocator may reserve for micro-batches.
+
+    Args:
+        memory: The memory model of the training.
+        trainer: The Trainer.
+        config: The plan; None without one.
+        margin: The part of the available memory that may be used.
+        longest_s: The seconds of the longest clip, where the Trainer gets each step of the plan as one collated batch.
+
+    Returns:
+        The limit; None where neither a GPU nor a plan has one.
+    """
+    limit = _allocator_limit(memory, trainer, config, margin)
+    if limit is None or config is None or longest_s is None:
+        return limit
+    return memory.beside_inputs(limit, config.largest_share(trainer.args), longest_s)
+
+
+def _allocator_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord | None, margin: float) -> int | None:
     """The bytes that PyTorch's allocator may reserve: ``margin`` of the available memory, less what is outside of it.
 
     Outside are the CUDA context and DDP's buckets, a second copy of the gradients. Where a plan has GPUs of different

@@ -13,6 +13,7 @@ transformers = pytest.importorskip("transformers")
 import asrconfig_go as ac
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.plan.planner import NotTracedWarning
+from asrconfig_go.plan.traced_answers import TracedAnswers, Wanted
 from asrconfig_go.predict import MemoryModel
 from asrconfig_go.trace import TraceError
 
@@ -79,6 +80,26 @@ def test_an_own_network_is_planned_from_its_trace() -> None:
     formula = manager_for(Classifier()).plan(PlanOptions(target_batch_size=64, policy="published"))
     assert config.predicted_bytes > 20 * formula.predicted_bytes, "activations grow with the length of clips"
     assert "a class of each clip" in config.warnings[0], "what was assumed is said"
+
+
+def test_micro_batches_fit_beside_the_inputs_of_a_large_step() -> None:
+    with MemoryModel.trace(Classifier(), classes, precision="fp16", accumulation=3, gpu="T4", progress=False) as memory:
+        assert memory.target.context_bytes is not None
+        wanted = Wanted(
+            precision="fp16", gradient_checkpointing=False, every_n_layers=1, offload_checkpoints=False,
+            optimizer="adamw_torch", allocator="", share=192, budget_bytes=memory.target.context_bytes + (600 << 20),
+            max_length_s=None, longest_s=16.0, high=False, beside_bytes=0, generates=False, beams=1, tokens=0,
+            sizes=(), devices=1,
+        )  # fmt: skip
+        table = TracedAnswers(memory, wanted, [2.0, 16.0] * 300, None).answer()["memory"]
+
+        def used(batch: int, seconds: float) -> float:
+            step = memory.estimate(batch, seconds, accumulation=-(-wanted.share // batch), timeline=0)
+            assert step.peak_device is not None
+            return step.peak_device / wanted.budget_bytes
+
+        assert max(used(**row) for row in table) <= 1
+        assert used(table[-1]["batch"] + 1, 16.0) > 1, "no micro-batch is smaller than it has to be"
 
 
 @pytest.fixture(scope="module")

@@ -369,6 +369,16 @@ def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPa
     assert memory_limit(memory, SimpleNamespace(args=args, model=weights), alike, 0.8) == 12_800 - 1_000 - 396
 
 
+def test_the_inputs_of_a_planned_step_are_held_beside_its_micro_batches() -> None:
+    memory: Any = SimpleNamespace(
+        target=SimpleNamespace(available_bytes=16_000, context_bytes=1_000),
+        beside_inputs=lambda limit_bytes, clips, longest_s: limit_bytes - round(clips * longest_s),
+    )
+    args = SimpleNamespace(world_size=1, train_batch_size=4, gradient_accumulation_steps=8)
+    limit = memory_limit(memory, SimpleNamespace(args=args), make_plan(), 0.8, longest_s=10.0)
+    assert limit == 12_800 - 1_000 - 32 * 10
+
+
 @pytest.mark.slow
 def test_training_has_the_switches_of_the_plan_and_leaves_them(tmp_path: Path) -> None:
     """CUDA has no deterministic gradient of the CTC loss: asked for strictly, the first step would fail."""
