@@ -104,6 +104,7 @@ func (s *search) changes(t Traced) []estimate.Remedy {
 		with = "offloaded gradient checkpointing"
 	}
 	remedies := []estimate.Remedy{s.remedy("as asked, with "+with, need)}
+	remedies = append(remedies, s.fewerClips(t, with)...)
 	saved, lightest := int64(0), with
 	if !s.sharded() {
 		// what is saved is known of the state that was asked for, not of a smaller one
@@ -131,6 +132,25 @@ func (s *search) changes(t Traced) []estimate.Remedy {
 			PeakBytes: s.budget.bytes, Fits: true})
 	}
 	return s.larger(remedies, need-saved, lightest)
+}
+
+// fewerClips is a smaller step where the inputs of a whole one, which the device holds at once, are
+// what does not fit; none where they are not.
+func (s *search) fewerClips(t Traced, with string) []estimate.Remedy {
+	peak, inputs := t.Peaks[0], 0.0
+	for _, part := range t.Peaks[0].Parts {
+		if part.Name == "inputs" {
+			inputs = float64(part.Bytes)
+		}
+	}
+	excess, step := float64(peak.Bytes)-float64(s.budget.bytes), float64(s.perDevice)
+	if excess <= 0 || step*(inputs-excess) < inputs {
+		return nil
+	}
+	clips := floorPowerOfTwo(step * (1 - excess/inputs))
+	left := peak.Bytes - int64(inputs*(1-float64(clips)/step))
+	return []estimate.Remedy{s.remedy(fmt.Sprintf("target_batch_size=%d, with %s",
+		clips*s.pool.count, with), left)}
 }
 
 func (s *search) remedy(label string, bytes int64) estimate.Remedy {

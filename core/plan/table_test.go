@@ -11,6 +11,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 const xlsr1B = "facebook/wav2vec2-xls-r-1b"
@@ -119,6 +120,14 @@ func TestWhatFitsInNoWayIsTracedInEach(t *testing.T) {
 	assert.Nil(t, next(t, in))
 	_, err = Make(in)
 	requireFault(t, err, fault.Infeasible, "does not fit")
+	assert.NotContains(t, fault.From(err).Hint, "target_batch_size")
+	in.Options.TargetBatchSize = 2048 // of inputs that take 12 GiB beside 4 of all else
+	for i := range in.Traced {
+		in.Traced[i].Peaks = []TracedPeak{{Batch: 1, Bytes: 16 << 30, Parts: []profile.Part{{Name: "inputs", Bytes: 12 << 30}}}}
+	}
+	_, err = Make(in)
+	assert.Contains(t, fault.From(err).Hint, "target_batch_size=1024, with nothing computed again: 10.00 GiB, fits")
+	in.Options.TargetBatchSize = 32
 	in.Traced[2] = trace(&TraceRequest{Precision: "fp16", Checkpointing: true, EveryNLayers: 1, Offload: true, Optimizer: "adamw_torch_fused", BudgetBytes: in.Traced[0].BudgetBytes}, 2)
 	assert.Nil(t, next(t, in))
 	c := must(Make(in))
