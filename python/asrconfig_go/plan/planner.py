@@ -164,7 +164,7 @@ class Tracer:
         if self._record is False:
             raise UnsupportedError(
                 f"no recording of {source.label} with these settings comes with the package",
-                "leave trace=False out where torch and transformers are installed: its training step is recorded",
+                "leave trace=False out (--no-trace) where torch and transformers are installed, to record a step",
             )
         return MemoryModel.trace(source, self._batch_fn, **settings, gpu=gpu, progress=self._progress)
 
@@ -239,12 +239,12 @@ def _traced(
         try:
             traced.append(tracer.ask(question, gpu, lengths, required=not traced))
         except AsrConfigError as error:
+            why = error.message
             if tracer.records:
+                why = f"tracing it failed: {why}"
                 words = f"the model could not be traced ({error.message}): its memory is estimated without a trace"
                 warnings.warn(words, NotTracedWarning, stacklevel=5)
-            return traced, NotTraced(
-                f"tracing it failed: {error.message}", f"{error.hint[:1].upper()}{error.hint[1:]}."
-            )
+            return traced, NotTraced(why, f"{error.hint[:1].upper()}{error.hint[1:]}.")
     return traced, None
 
 

@@ -81,6 +81,8 @@ def test_a_model_that_was_not_traced() -> None:
 
     model = Plain()
     assert "Leave trace out." in warned(model, "T4", trace=False)
+    switched_off = warned("wav2vec2-base", "T4", trace=False, options=ac.PlanOptions(every_n_layers=3))
+    assert "no recording of facebook/wav2vec2-base" in switched_off and "failed" not in switched_off
     assert "Pass the model instead of its profile." in warned(ac.profile_model(model), "T4")
     for warning in (warned(model, "T4"), warned(model, None, trace=True), warned(model, "2xT4")):
         assert "is unknown" not in warning
