@@ -89,8 +89,8 @@ func (c handCase) taken(h compare.HandRow) []string {
 	if h.PlanSpeed != nil && h.Name != "plan" {
 		speed = fmt.Sprintf("%.2f× as long", *h.PlanSpeed)
 	}
-	peak := fmt.Sprintf("%.1f GiB, %d %%", float64(h.PeakBytes)/units.GiB,
-		int(100*float64(h.PeakBytes)/max(float64(c.MemoryBytes), 1)))
+	peak := fmt.Sprintf("%.1f GiB, %s", float64(h.PeakBytes)/units.GiB,
+		units.Percent(float64(h.PeakBytes)/max(float64(c.MemoryBytes), 1)))
 	return []string{h.Name, c.short(h), peak, rate, speed}
 }
 

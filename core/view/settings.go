@@ -116,7 +116,7 @@ func (r planRecord) peak() string {
 	peak := units.InGiB(m.PeakBytes)
 	if m.TotalBytes != nil {
 		used, total := float64(m.PeakBytes), float64(*m.TotalBytes)
-		peak = fmt.Sprintf("%s (%.0f %%)", part(used, total), 100*used/max(1, total))
+		peak = fmt.Sprintf("%s (%s)", part(used, total), units.Percent(used/max(1, total)))
 	}
 	return peak + where + r.before()
 }
