@@ -35,6 +35,8 @@ def main() -> int:
     parser.add_argument("--traces", type=Path, help="folder of traces; those that it lacks are recorded into it")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
+    if options.traces and not options.traces.is_dir():
+        parser.error(f"--traces {options.traces} is not a folder: make it first, with mkdir -p {options.traces}")
     with tempfile.TemporaryDirectory() as folder:
         record = {name: figures(traced(name, options.traces or Path(folder))) for name in MODELS}
     for name, f in record.items():
