@@ -35,11 +35,12 @@ class TrainingConfig(PlanRecord):
     apply. An ``OverrideWarning`` names the predictions that no longer hold, and the learning rate for another effective
     batch size. Sizes are bytes, durations seconds.
 
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
-    >>> config.learning_rate = 1e-4
-    >>> config.preset = "fast"
-    Traceback (most recent call last):
-    InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
+    Example:
+        >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+        >>> config.learning_rate = 1e-4
+        >>> config.preset = "fast"
+        Traceback (most recent call last):
+        InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
     """
 
     def to_training_arguments(
@@ -66,7 +67,12 @@ class TrainingConfig(PlanRecord):
             The arguments.
 
         Raises:
-            InvalidArgumentError: For overrides that the installed version does not have.
+            InvalidArgumentError: An override does not exist in the installed version.
+            UnsupportedError: transformers, torch or accelerate is not installed.
+
+        Example:
+            >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+            >>> args = config.to_training_arguments("out", report_to="tensorboard")
         """
         from .plan.training_arguments import build
 
@@ -92,7 +98,7 @@ class TrainingConfig(PlanRecord):
         return apply(self, model, environment, backends, stacklevel=2)
 
     def loader_settings(self, *, start_method: StartMethod | None = None) -> dict[str, Any]:
-        """Keyword arguments for a ``torch.utils.data.DataLoader`` of your own: workers, prefetching, pinned memory.
+        """Return keyword arguments for your own ``torch.utils.data.DataLoader``: workers, prefetching, pinned memory.
 
         Copy its batches with ``tensor.to(device, non_blocking=True)``, as a Trainer does with the arguments of
         ``to_training_arguments``.
@@ -106,7 +112,7 @@ class TrainingConfig(PlanRecord):
             The keyword arguments.
 
         Raises:
-            InvalidArgumentError: For a start method that this system does not have.
+            InvalidArgumentError: This system does not have the start method.
         """
         import torch
 
@@ -127,11 +133,12 @@ class TrainingConfig(PlanRecord):
         return settings
 
     def clip_loader(self) -> Callable[[Any], Any]:
-        """The function that reads a clip, for ``load`` of a collator.
+        """Return the function that reads a clip, for ``load`` of a collator.
 
-        Where ``cache_dataset`` is set it is a ``DecodedCache``, which keeps decoded clips in the free RAM of this
-        machine, within the safety margin and divided among the loader workers. Otherwise it is ``load_audio``, which
-        decodes a clip each time.
+        Returns:
+            Where ``cache_dataset`` is set, a ``DecodedCache``, which keeps decoded clips in the free RAM of this
+            machine, within the safety margin and divided among the loader workers. Otherwise ``load_audio``, which
+            decodes a clip each time.
         """
         from .audio.clip_cache import DecodedCache
         from .audio.decoding import load_audio
@@ -150,7 +157,7 @@ class TrainingConfig(PlanRecord):
         align: CTCAligner | None = None,
         processor: Any = None,
     ) -> tuple[Any, Selection]:
-        """``dataset`` as the plan trains on it, and what was left out and cut (see ``select_clips``).
+        """Return a dataset as the plan trains on it, and what was left out and cut (see ``select_clips``).
 
         Clips longer than ``max_length_s`` are left out. Those longer than ``chunk_length_s`` are cut into pieces with
         their part of the text (docs/long-clips.md): by timestamps (a column ``segments``, ``chunks`` or ``words``,
@@ -168,15 +175,16 @@ class TrainingConfig(PlanRecord):
             The dataset, unchanged where nothing is left out or cut, and the selection.
 
         Raises:
-            InvalidArgumentError: For dictionaries and streams (see ``stream``).
-            EmptyDatasetError: Where no clip is left.
+            InvalidArgumentError: The dataset is a dictionary of splits or a stream (see ``stream``), or ``durations``
+                are not those of its clips.
+            EmptyDatasetError: No clip is left.
         """
         from .plan.selection import select
 
         return select(dataset, durations, self, align, processor)
 
     def stream(self, dataset: Any, **options: Unpack[StreamSettings]) -> StreamBatches:
-        """A stream as a Trainer's ``train_dataset`` (see ``StreamBatches``).
+        """Return a stream as a Trainer's ``train_dataset`` (see ``StreamBatches``).
 
         Clips longer than the plan's ``max_length_s`` are left out; steps are made by its ``length_handling``, in the
         order of its ``seed``.
@@ -189,7 +197,7 @@ class TrainingConfig(PlanRecord):
             The steps.
 
         Raises:
-            InvalidArgumentError: For any other dataset.
+            InvalidArgumentError: The dataset is of another kind.
         """
         from ._core.checks import check_keywords
         from .data.source import open_source
@@ -204,10 +212,19 @@ class TrainingConfig(PlanRecord):
         return StreamBatches(dataset, **options)
 
     def max_steps(self, clips: int) -> int:
-        """The optimizer steps of ``num_train_epochs`` over ``clips`` clips, with partial steps at the end of epochs.
+        """Return the optimizer steps of ``num_train_epochs`` epochs, with partial steps at the end of epochs.
 
         Trainers count in the same way, except that transformers 4.46 leaves out partial steps. A stream has no length:
         a Trainer then requires ``max_steps=config.max_steps(clips)``.
+
+        Args:
+            clips: The number of clips of an epoch.
+
+        Returns:
+            The number of steps.
+
+        Raises:
+            InvalidArgumentError: ``clips`` is less than 1.
         """
         if checked("clips", clips, int) < 1:
             raise InvalidArgumentError(f"clips = {clips} is less than one", "pass the number of clips to train on")
@@ -215,7 +232,19 @@ class TrainingConfig(PlanRecord):
         return math.ceil(self.num_train_epochs * math.ceil(batches / self.gradient_accumulation_steps))
 
     def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
-        """Write the plan for torchrun, accelerate, DeepSpeed and clusters: see ``asrconfig_go.plan.launch_files``."""
+        """Write the plan for torchrun, accelerate, DeepSpeed and clusters.
+
+        Args:
+            folder: The folder to write to.
+            options: Options of ``asrconfig_go.plan.launch_files``.
+
+        Returns:
+            The files, and the commands that start them.
+
+        Raises:
+            InvalidArgumentError: An option is unknown, or the engines cannot do what is asked.
+            NotFoundError: The files cannot be written.
+        """
         from ._core.checks import check_keywords
         from .plan.launch_script import LaunchSettings, launch_files
 
@@ -223,7 +252,13 @@ class TrainingConfig(PlanRecord):
         return launch_files(self, folder, **options)
 
     def explain(self) -> Explanation:
-        """The plan with its reasons, alternatives and cautions; ``manager.explain()`` adds those of this machine."""
+        """Explain the plan with its reasons, alternatives and cautions.
+
+        ``manager.explain()`` also shows the machine, the audio and the model, with the cautions that follow from them.
+
+        Returns:
+            The explanation.
+        """
         from .plan.explanation import Explanation
 
         return Explanation(self)

@@ -45,15 +45,31 @@ if TYPE_CHECKING:
 
 
 class ASRConfigManager:
-    """Holds the measured profiles and the plan, and accompanies the training.
+    """Measures, plans and accompanies one training, and holds the profiles and the plan.
 
-    ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of the local one.
+    ``create_optimal_config`` makes one and calls its methods in this order.
 
-    >>> manager = ASRConfigManager(gpu="T4")
-    >>> dataset = manager.profile_dataset(CLIPS, progress=False)
-    >>> model = manager.profile_model("wav2vec2-base")
-    >>> manager.plan(trace=False).effective_batch_size
-    32
+    Args:
+        safety_margin: The share of GPU memory that plans may use, 0.70 to 0.95.
+        gpu: A GPU of the catalogue to plan for, such as ``"T4"`` or ``"2xA100-40GB"``; None for this machine's.
+
+    Attributes:
+        hardware: The profile of the machine that is planned for.
+        dataset: The profile of the dataset; None before ``profile_dataset``.
+        model: The profile of the model; None before ``profile_model``.
+        config: The plan; None before ``plan`` or ``load_config``.
+        report: The report of the last training; None before ``train``.
+
+    Raises:
+        InvalidArgumentError: ``safety_margin`` is out of range.
+        NotFoundError: ``gpu`` is not in the catalogue.
+
+    Example:
+        >>> manager = ASRConfigManager(gpu="T4")
+        >>> dataset = manager.profile_dataset(CLIPS, progress=False)
+        >>> model = manager.profile_model("wav2vec2-base")
+        >>> manager.plan(trace=False).effective_batch_size
+        32
     """
 
     def __init__(self, *, safety_margin: float = SAFETY_MARGIN, gpu: str | None = None) -> None:
@@ -79,10 +95,21 @@ class ASRConfigManager:
     def profile_dataset(
         self, dataset: Any, sample_size: int | None = None, **options: Unpack[ScanSettings]
     ) -> DatasetProfile:
-        """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``.
+        """Measure the clips of a dataset, without decoding them.
 
-        A ``collator`` makes the batches of the trace, too. ``model`` defaults to the profiled one. A result of
-        ``scan_audio`` is not measured again.
+        Args:
+            dataset: What ``scan_audio`` takes. Its result and a ``DatasetProfile`` are taken as they are.
+            sample_size: The number of randomly chosen clips to measure; None for all, of a stream for 200.
+            options: Options of ``scan_audio``. ``model`` defaults to the profiled one. ``collator``, the Trainer's,
+                makes the batches of the recorded training step, too.
+
+        Returns:
+            The profile, also held as ``manager.dataset``.
+
+        Raises:
+            NotFoundError: The dataset does not exist.
+            EmptyDatasetError: No clip is usable.
+            InvalidArgumentError: An option is unknown or out of range.
         """
         check_keywords(options, ScanSettings.__annotations__, "profile_dataset")
         options.setdefault("model", self._model)
@@ -102,10 +129,21 @@ class ASRConfigManager:
     def measure_loader(
         self, dataset: Any, *, processor: Any = None, remember: bool = False, **options: Unpack[LoaderSettings]
     ) -> LoaderRate | None:
-        """Decode some clips of ``dataset`` to find how many workers keep the GPU fed (see ``measure_loader``).
+        """Decode some clips of a dataset, to find how many workers keep the GPU fed.
 
-        Without a ``processor`` only decoding is measured. Returns None, with a warning after an error, when nothing can
-        be measured. ``remember`` reuses a rate of the last day for the same path, clips, processor and machine.
+        Plans that are made afterwards use the rate.
+
+        Args:
+            dataset: The dataset: see the function ``measure_loader``.
+            processor: The feature extractor, or a processor that has one, which makes the model's input. Without it
+                only decoding is measured.
+            remember: Whether a rate that was measured in the last day is reused, for the same path, clips, processor
+                and machine.
+            options: Further options of the function ``measure_loader``.
+
+        Returns:
+            The rate of one worker, also held as ``manager.loader``. None where there is nothing to measure, and after
+            an error, which is reported by a ``LoaderNotMeasuredWarning``.
         """
         from .audio.loader_rate import LoaderSettings, Measured
 
@@ -122,14 +160,45 @@ class ASRConfigManager:
     def add_durations(
         self, dataset: Any, column: str = "length", unit: DurationUnit = "samples", **options: Unpack[DurationSettings]
     ) -> Any:
-        """``dataset`` with every clip's length in a ``column`` for ``group_by_length`` (see ``add_durations``)."""
+        """Add a column with the length of every clip, by which a Trainer can group clips.
+
+        See the function ``add_durations``.
+
+        Args:
+            dataset: A ``datasets.Dataset`` or ``DatasetDict``.
+            column: The name of the new column.
+            unit: ``"samples"`` of the audio, or ``"seconds"``.
+            options: ``sampling_rate`` in hertz, ``workers`` and ``progress``, as ``scan_audio`` takes them.
+
+        Returns:
+            The dataset with the column.
+
+        Raises:
+            InvalidArgumentError: The dataset is of another kind, or has this column.
+        """
         check_keywords(options, DurationSettings.__annotations__, "add_durations")
         return add_durations(dataset, column, unit, **options)
 
     def profile_model(
         self, model: Any, *, name: str | None = None, freeze_feature_encoder: bool = False
     ) -> ModelProfile:
-        """Count the parameters of ``model`` (see ``profile_model``); ``name`` is only a label."""
+        """Count the parameters of a model.
+
+        Args:
+            model: What the function ``profile_model`` takes: a live module, a transformers config, a folder, or a known
+                name.
+            name: A label for the model; None for its own name.
+            freeze_feature_encoder: Whether the convolutional feature encoder does not train. Freeze that of a live
+                module first, by ``model.freeze_feature_encoder()``.
+
+        Returns:
+            The profile, also held as ``manager.model``.
+
+        Raises:
+            NotFoundError: There is no model of this name.
+            UnsupportedError: Transformers cannot build the model of this config.
+            InvalidArgumentError: The trained weights are stored in float16, or ``model`` is no model.
+        """
         if half_weights(model) == "float16":
             raise InvalidArgumentError(half_words(model, "float16"), IN_32_BIT)
         profile = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
@@ -142,15 +211,29 @@ class ASRConfigManager:
         options: PlanOptions | None = None, *, trace: bool | None = None,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None, progress: bool = False,
     ) -> TrainingConfig:  # fmt: skip
-        """Plan from the measured profiles; raises ``InvalidArgumentError`` when one is missing.
+        """Plan the training from the measured profiles.
 
-        ``trace`` records a training step of the model for a GPU that need not be there, so that memory is exact.
-        Recordings of known models come with the package: None uses one that matches the installed packages, and False
-        records nothing: other models are then planned by the published formula.
-        ``batch_fn(batch, length, labels)`` makes the batches of a module whose input is not that of a speech model: its
-        keyword arguments as tensors, for clips of ``length`` samples of audio at 16 kHz (of rows that hold a model's
-        input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
-        was profiled with makes them, if any.
+        With a recorded training step memory is exact. It is recorded for a GPU that need not be there, and kept for
+        later plans; recordings of known models come with the package.
+
+        Args:
+            options: What is asked of the plan; None for the defaults, with the manager's safety margin.
+            trace: Whether a training step of the model is recorded. None does so only where no recording of the package
+                matches the installed packages. False never does: models without a recording are planned by the
+                published formula.
+            batch_fn: ``batch_fn(batch, length, labels)`` makes the batches of a module whose input is not that of a
+                speech model. It returns the module's keyword arguments as tensors, for ``batch`` clips of ``length``
+                samples of audio at 16 kHz (of rows that hold a model's input, of its own frames or tokens) with texts
+                of ``labels`` tokens. None for batches of the collator that the dataset was profiled with, if any.
+            progress: Whether a progress bar is shown while a step is recorded.
+
+        Returns:
+            The configuration, also held as ``manager.config``.
+
+        Raises:
+            InvalidArgumentError: A profile is missing, or options are out of range or exclude each other.
+            EmptyDatasetError: No clip is short enough.
+            InfeasiblePlanError: Nothing fits into memory; the hint lists what would.
         """
         from .guard.loss_table import knows_loss
         from .plan.memory_savings import add_savings, savings_in_hint
@@ -201,10 +284,24 @@ class ASRConfigManager:
         gpus: Sequence[str] | None = None, *, prices: Prices | None = None, trace: bool | None = None,
         **options: Unpack[CompareSettings],
     ) -> Comparison:  # fmt: skip
-        """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
+        """Plan this training on other GPUs: memory, hours, cost and energy on each.
 
-        Batch, optimizer, epochs and ``batch_fn`` are those of the plan, if there is one, CPU and RAM those of this
-        machine. Raises ``InvalidArgumentError`` before both profiles are measured.
+        Batch, optimizer, epochs and ``batch_fn`` are those of the plan, if there is one; CPU and RAM are those of this
+        machine.
+
+        Args:
+            gpus: Names of the catalogue such as ``"T4"`` and ``"2xT4"``; None for the whole catalogue.
+            prices: Dollars per hour and GPU by name, or a JSON file of them; None for the built-in table.
+            trace: Whether a training step of the model is recorded: see ``plan``.
+            options: Fields of ``CompareOptions``, which replace those of the plan.
+
+        Returns:
+            The plan on each GPU: see ``compare_gpus``.
+
+        Raises:
+            InvalidArgumentError: A profile is missing, or an option is out of range.
+            NotFoundError: A GPU is not in the catalogue.
+            UnsupportedError: No training step of the model is recorded, or can be.
         """
         from .guard.loss_table import knows_loss
         from .plan.gpu_comparison import compare_described
@@ -242,20 +339,48 @@ class ASRConfigManager:
         return TrainingCheck()
 
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
-        """Write ``config`` as JSON, whole or not at all."""
+        """Write a configuration as JSON, completely or not at all.
+
+        Args:
+            config: The configuration.
+            path: The file to write.
+
+        Raises:
+            NotFoundError: The file cannot be written.
+        """
         config.save(path)
 
     def load_config(self, path: str | os.PathLike[str]) -> TrainingConfig:
-        """Read a configuration; unknown keys and newer schemas are refused with a hint."""
+        """Read a configuration, and use it as the plan.
+
+        Args:
+            path: A file that ``save_config`` wrote, or the output folder of a training.
+
+        Returns:
+            The configuration, also held as ``manager.config``.
+
+        Raises:
+            NotFoundError: The file does not exist.
+            CorruptFileError: The file is no JSON object.
+            InvalidArgumentError: A setting is unknown, missing or out of range.
+            VersionMismatchError: A newer version of the package wrote the file.
+        """
         self.config = TrainingConfig.load(path)
         return self.config
 
     def explain(self, labels: LabelReport | None = None, *, guarded: bool = True) -> Explanation:
         """Explain the plan: ``print`` it, show it in a notebook, or ``save`` it as a page, JSON or text.
 
-        ``labels`` is the result of ``check_labels``; clips whose texts do not fit are then among the cautions.
-        ``guarded=False`` warns of differences between the plan and ``trainer.train()`` without the guard. Raises
-        ``InvalidArgumentError`` before there is a plan.
+        Args:
+            labels: The result of ``check_labels``. Clips whose texts do not fit are then among the cautions.
+            guarded: Whether the training will have the guard, as by ``train`` and ``attach``. With False the cautions
+                warn of what ``trainer.train()`` does differently from the plan.
+
+        Returns:
+            The explanation.
+
+        Raises:
+            InvalidArgumentError: There is no plan yet, or ``labels`` is something else.
         """
         from .plan.explanation import Explanation, config_of
 
@@ -265,9 +390,16 @@ class ASRConfigManager:
         return Explanation(self.config, self.hardware, self.dataset, self.model, labels, values, guarded)
 
     def callback(self, **options: Unpack[WatchSettings]) -> AdaptiveMemoryCallback:
-        """A ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 %.
+        """Return a ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 %.
 
-        ``options`` are those of ``AdaptiveMemoryCallback``, such as ``warn_at``; see docs/watching.md.
+        Args:
+            options: Options of ``AdaptiveMemoryCallback``, such as ``warn_at``; see docs/watching.md.
+
+        Returns:
+            The callback, to pass to the Trainer.
+
+        Raises:
+            InvalidArgumentError: An option is unknown or out of range.
         """
         from .watch.callback import AdaptiveMemoryCallback
 
@@ -276,15 +408,26 @@ class ASRConfigManager:
         return callback
 
     def attach(self, trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
-        """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.
+        """Guard the training steps of a Trainer: they recover from out-of-memory errors without changing the result.
 
-        ``options`` are those of ``Guard``; ``preflight=True`` tries clips as long as the longest profiled one, and
-        ``memory=True`` traces the model with the Trainer's settings, so that batches are split by predicted memory from
-        the first step on, within the safety margin. A plan whose ``micro_batching`` is ``"memory"`` does so
-        automatically, with the steps of its ``length_handling`` (see ``StepSampler``); ``memory=False`` keeps the
-        Trainer's own batches, as does a loss whose rule is not known. The guard takes the plan's ``rule``, unless one
+        A plan whose ``micro_batching`` is ``"memory"`` has its batches split by predicted memory from the first step
+        on, within the safety margin, with the steps of its ``length_handling`` (see ``StepSampler``). Where it is not
+        known what the loss divides by, the Trainer's own batches stay. The guard takes the plan's ``rule``, unless one
         is passed. The plan's switches of cuDNN and of determinism are set. A second call returns the same guard; its
         ``detach()`` leaves the Trainer and the switches as they were.
+
+        Args:
+            trainer: The ``transformers.Trainer``.
+            options: Options of ``Guard``. ``preflight=True`` tries clips as long as the longest profiled one.
+                ``memory=True`` traces the model with the Trainer's settings and splits batches by predicted memory also
+                without a plan that does so; ``memory=False`` keeps the Trainer's own batches.
+
+        Returns:
+            The guard.
+
+        Raises:
+            InvalidArgumentError: An option is unknown or out of range, there are options and the Trainer is guarded
+                already, or the plan trains adapters that the model does not have.
         """
         from .guard.guard import attach, guard_of
         from .guard.guard_options import GuardSettings
@@ -341,18 +484,38 @@ class ASRConfigManager:
         preflight: bool | float = False, save_by: str | None = None, profile: int | None = None, verbose: bool = True,
         **train_arguments: Any,
     ) -> Any:  # fmt: skip
-        """``trainer.train(…)`` that survives running out of GPU memory, and resumes exactly after it was killed.
+        """Call ``trainer.train(…)`` so that it recovers from out-of-memory errors, and resumes exactly after a kill.
 
-        A guard is attached for this call (see ``attach``, also for ``preflight``). Where a step cannot be retried,
-        training restarts from the last complete checkpoint of this run, at most ``max_retries`` times. ``resume=True``
-        continues from the newest complete checkpoint in ``output_dir``, if there is one, with the run's effective
-        batch; a path continues from that one. See ``GuardedTraining`` for what stays the same. ``save_by`` saves a
-        checkpoint and stops before a moment: ``"11h30m"`` from now, ``"17:45"`` today, or ``"2026-03-01T06:30"``.
+        A guard is attached for this call (see ``attach``). Where a step cannot be retried, training restarts from the
+        last complete checkpoint of this run. See ``GuardedTraining`` for what stays the same. Afterwards, also after an
+        exception, ``manager.report`` holds what happened.
 
-        ``profile``, 1 to 20, records that many optimizer steps by PyTorch's profiler, from the fourth on: a Chrome
-        trace in ``output_dir/asrconfig_profile.pt.trace.json``, and a table of operators beside it. Raises
-        ``InvalidArgumentError`` for other numbers, and where fewer steps remain than it needs. ``report`` then holds
-        what happened; ``verbose`` prints it at the end, also after an exception.
+        Args:
+            trainer: The ``transformers.Trainer``.
+            resume: Where to continue: True from the newest complete checkpoint in ``output_dir``, if there is one, with
+                the run's effective batch; a path from that checkpoint; False to begin anew.
+            max_retries: The most restarts from a checkpoint, 0 to 100.
+            preflight: Whether the worst batches are tried before the first step: True with clips as long as the longest
+                profiled one, a number with clips of so many seconds.
+            save_by: The moment before which a checkpoint is saved and training stops: ``"11h30m"`` from now,
+                ``"17:45"`` today, or ``"2026-03-01T06:30"``, by the clock of this machine where no time zone is named;
+                None for no limit.
+            profile: The number of optimizer steps that PyTorch's profiler records, 1 to 20, from the fourth on. It
+                writes a Chrome trace, ``output_dir/asrconfig_profile.pt.trace.json``, and beside it a table of
+                operators. None for no recording.
+            verbose: Whether the report is printed at the end, also after an exception.
+            train_arguments: Further arguments of ``trainer.train``.
+
+        Returns:
+            What ``trainer.train`` returns, a ``TrainOutput``.
+
+        Raises:
+            InvalidArgumentError: An argument is unknown or out of range, fewer steps remain than ``profile`` needs, or
+                data, model and settings do not go together, so that no step could succeed.
+            NotFoundError: The checkpoint to continue from does not exist, or the disk is full.
+            StorageError: The disk or mount of ``output_dir`` does not answer.
+            CorruptFileError: The checkpoint to continue from is damaged.
+            InfeasiblePlanError: GPU memory ran out, and no smaller micro-batch or no restart is left.
         """
         from ._core.render import say
         from .guard.guard import guard_of

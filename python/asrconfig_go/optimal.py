@@ -45,24 +45,43 @@ def create_optimal_config(
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """Measure the machine, the audio and the model, and plan the training.
 
-    ``dataset``: see ``scan_audio``, whose result it may be; of files with splits train is planned for; ``model``:
-    see ``profile_model`` (without one, ``model_name`` is looked up in the catalogue). ``target_batch_size`` is the
-    number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the
-    plan may use. ``settings`` are the other fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of
-    ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the traced batches of some rows of ``dataset``, and
-    tells how long rows are that nothing else can read; without one, the call of ``processor`` makes them, with its chat
-    template or prompt for an audio LLM, of rows, a folder or a manifest with transcripts. ``gpu`` plans for a GPU of
-    the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the
-    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed; what was found of the
-    same files in the last day is taken again. ``verbose`` prints each stage and the plan, ``progress`` (None: as
-    ``verbose``) shows bars while it works.
+    Unless ``loader_rate`` is passed, some clips are decoded for half a second, to find how many workers keep the GPU
+    fed. The rate of the same files is reused for a day.
 
-    Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
-    remedy.
+    Args:
+        dataset: What ``scan_audio`` takes, also its result. Of files with splits the split train is planned for.
+        model: What ``profile_model`` takes: a live module, a transformers config, a folder, or a known name.
+        model_name: The name of a known model, in place of ``model``; together with ``model`` only a label.
+        target_batch_size: The clips of an optimizer step, 1 to 65536.
+        safety_margin: The share of GPU memory that the plan may use, 0.70 to 0.95.
+        gpu: A GPU of the catalogue to plan for, such as ``"T4"`` or ``"2xA100-40GB"``; None for this machine's.
+        freeze_feature_encoder: Whether the convolutional feature encoder does not train. Freeze that of a live module
+            first, by ``model.freeze_feature_encoder()``.
+        trace: Whether a training step of the model is recorded: see ``ASRConfigManager.plan``.
+        batch_fn: Makes the batches of a recorded step, from clips, length and labels: see ``ASRConfigManager.plan``.
+        collator: The Trainer's collator. It makes the batches of the recorded step from some rows of ``dataset``, and
+            determines the length of rows that nothing else can read.
+        processor: The model's processor. It prepares the clips whose loading is measured; without it they are only
+            decoded. Without a ``collator`` it also makes the recorded batches, for an audio LLM with its chat template
+            or prompt, of rows, a folder or a manifest with transcripts.
+        sample_size: The number of randomly chosen clips to measure; None for all, of a stream for 200.
+        sampling_rate: The sampling rate in hertz of the model's input, and of arrays in ``dataset``.
+        verbose: Whether each stage and the plan are printed.
+        progress: Whether progress bars are shown; None for the value of ``verbose``.
+        settings: The other fields of ``PlanOptions``.
 
-    >>> config, manager = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
-    >>> config.effective_batch_size, config.precision
-    (32, 'fp16')
+    Returns:
+        The configuration, and the manager that made it.
+
+    Raises:
+        AsrConfigError: No plan can be made. The error names the input and the remedy; it is an ``InvalidArgumentError``
+            for a value out of range, a ``NotFoundError`` for an unknown file, model or GPU, an ``EmptyDatasetError``
+            without a usable clip, an ``InfeasiblePlanError`` where nothing fits into memory.
+
+    Example:
+        >>> config, manager = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+        >>> config.effective_batch_size, config.precision
+        (32, 'fp16')
     """
     from ._core.checks import check_keywords
     from ._core.output import first_process, show

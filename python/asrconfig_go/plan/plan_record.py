@@ -138,7 +138,7 @@ class PlanRecord(ConfigRecord):
 
     @property
     def effective_batch_size(self) -> int:
-        """Samples per optimizer step: micro-batch × accumulation × devices."""
+        """The clips of an optimizer step: micro-batch × accumulation × devices."""
         return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.device_count
 
     @property
@@ -148,7 +148,7 @@ class PlanRecord(ConfigRecord):
 
     @property
     def overrides(self) -> Overrides:
-        """What the user has set since it was planned."""
+        """The settings that the user has overridden since the plan was made."""
         return vars(self)["_overrides"]  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -171,7 +171,11 @@ class PlanRecord(ConfigRecord):
         vars(self)["_overrides"] = Overrides(self.effective_batch_size)
 
     def without_guard(self: P) -> P:
-        """The plan as a Trainer without the guard carries it out: with the fixed batch that is fastest there."""
+        """Return the plan as a Trainer without the guard carries it out: with the fixed batch that is fastest there.
+
+        Returns:
+            A copy; of a plan with fixed batches, an equal one.
+        """
         alone = copy.copy(self)
         if self.unguarded is not None:
             names = (_BATCH, _STEPS, "micro_batch_size", *RECOMPUTING)
@@ -179,21 +183,46 @@ class PlanRecord(ConfigRecord):
         return alone
 
     def largest_share(self, args: TrainingArguments) -> int:
-        """The most clips of one process in a step, by these ``TrainingArguments`` and the planned shares."""
+        """Return the most clips of one process in an optimizer step.
+
+        Args:
+            args: The Trainer's arguments. GPUs of different speed have the planned shares.
+
+        Returns:
+            The number of clips.
+        """
         share: int = args.train_batch_size * args.gradient_accumulation_steps
         return max([share, *(device.samples for device in self.devices)])
 
     def fits_whole(self, args: TrainingArguments) -> bool:
-        """Whether each process's share of a step, by these ``TrainingArguments``, fits at once."""
+        """Return whether the share of each process in an optimizer step fits into memory at once.
+
+        Args:
+            args: The Trainer's arguments.
+
+        Returns:
+            Whether it fits.
+        """
         return self.micro_batch_size >= self.largest_share(args)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object of ``save``."""
+        """Return the configuration as the JSON object that ``save`` writes."""
         return dict(to_json(self))
 
     @classmethod
     def from_dict(cls: type[P], data: dict[str, Any]) -> P:
-        """The inverse of ``to_dict``; unknown or missing keys and newer schemas are refused with a hint."""
+        """Make a configuration from what ``to_dict`` returned.
+
+        Args:
+            data: The JSON object, with every setting.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            InvalidArgumentError: A setting is unknown, missing, of the wrong type or out of range.
+            VersionMismatchError: A newer version of the package wrote it.
+        """
         version = checked("data", data, dict).get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise VersionMismatchError(
@@ -217,15 +246,32 @@ class PlanRecord(ConfigRecord):
             ) from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON to ``path``, whole or not at all."""
+        """Write the configuration as JSON, completely or not at all.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            NotFoundError: The file cannot be written.
+        """
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         save_whole(Path(path), text.encode())
 
     @classmethod
     def load(cls: type[P], path: str | os.PathLike[str]) -> P:
-        """Read what ``save`` wrote, or what a training left in its folder.
+        """Read what ``save`` wrote, or what a training left in its output folder.
 
-        Raises ``NotFoundError`` and ``CorruptFileError``, and as ``from_dict`` does.
+        Args:
+            path: The file, or the folder.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            NotFoundError: The file does not exist.
+            CorruptFileError: The file is no JSON object.
+            InvalidArgumentError: A setting is unknown, missing, of the wrong type or out of range.
+            VersionMismatchError: A newer version of the package wrote it.
         """
         file = user_path(path, "configuration")
         file = file / FILE if file.is_dir() else file
