@@ -215,18 +215,31 @@ class ProcessorCollator:
 
 
 def make_collator(processor: ProcessorMixin, model: PreTrainedModel, **options: Unpack[CollatorSettings]) -> Any:
-    """The collator of rows with ``audio`` and ``text``, or ``labels``, for ``model``, whatever it is wrapped in.
+    """Make the collator of rows with ``audio`` and ``text``, or ``labels``, that a model needs.
 
-    ``CTCCollator`` for CTC, unless the processor pads its own batches; ``Seq2SeqCollator`` for an encoder and a decoder
-    that starts from one token, such as Whisper; else ``ProcessorCollator``, which has the processor itself make
-    batches: for transducers, for audio LLMs, and for decoders with a prompt. ``options`` are those of the collator, as
-    ``load``; ``language`` and ``prompt`` are what prompts ask for.
+    It is a ``CTCCollator`` for CTC, unless the processor pads its own batches; a ``Seq2SeqCollator`` for an encoder and
+    a decoder that starts from one token, such as Whisper; and otherwise a ``ProcessorCollator``, which has the
+    processor itself make batches: for transducers, for audio LLMs, and for decoders with a prompt.
 
-    >>> from asrconfig_go.recipe import build_processor, load_model
-    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
-    >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
-    >>> type(collate).__name__, collate([{"audio": CLIPS / "test-000.mp3"}])["input_values"].shape
-    ('CTCCollator', torch.Size([1, 9390]))
+    Args:
+        processor: The model's processor.
+        model: The model, whatever it is wrapped in.
+        **options: Options of the collator: ``load`` reads a clip, ``augment`` are augmentations, ``pad_to_multiple_of``
+            is for collators that pad by themselves, and ``language`` and ``prompt`` are what prompts ask for.
+
+    Returns:
+        The collator, which maps a list of rows to a dictionary of tensors.
+
+    Raises:
+        InvalidArgumentError: The collator has no such option, or the model has no token that the decoder starts from.
+        UnsupportedError: The processor cannot write a prompt with audio, or has no token that ends a transcript.
+
+    Example:
+        >>> from asrconfig_go.recipe import build_processor, load_model
+        >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+        >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
+        >>> type(collate).__name__, collate([{"audio": CLIPS / "test-000.mp3"}])["input_values"].shape
+        ('CTCCollator', torch.Size([1, 9390]))
     """
     model = bare(model)
     config = model.config

@@ -144,13 +144,24 @@ def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any
 
 @dataclass(frozen=True, repr=False)
 class FineTuneResult:
-    """A trained model in ``output_dir``: ``from_pretrained(output_dir)`` loads it, with its processor.
+    """A trained model in a folder, its error rates and how it was trained.
 
-    ``wer`` and ``cer`` are the word and character error rates of the evaluation clips, as fractions, and ``wer_before``
-    the word error rate of the model as it was loaded; None where nothing was evaluated. ``samples`` are pairs of
-    reference and transcript for the first of those clips. ``notes`` say what was found in the data and left out,
-    ``pushed`` is the result of the upload (``""``: not requested), ``memory`` the peaks. If ``save_by`` stopped the
-    training (``training.stopped``), only its checkpoint exists.
+    ``from_pretrained(output_dir)`` loads the model and its processor. Where ``save_by`` stopped the training
+    (``training.stopped``), the folder has only its checkpoint.
+
+    Attributes:
+        output_dir: The folder with the model, its processor and the plan.
+        model: The model that was fine-tuned, as it was passed.
+        wer_before: The word error rate of the evaluation clips before the training, as a fraction; None where it was
+            not measured: for a resumed training, and for more than ten minutes of audio.
+        wer: The word error rate after the training, as a fraction; None where nothing was evaluated.
+        cer: The character error rate after the training, as a fraction; None where nothing was evaluated.
+        samples: Pairs of reference and transcript for the first evaluation clips.
+        training: The report of the training: steps, seconds, and what the guard did.
+        config: The plan.
+        notes: Sentences on what was found in the data, changed and left out.
+        pushed: What became of the upload; ``""`` where none was requested.
+        memory: The peaks of memory.
     """
 
     output_dir: Path

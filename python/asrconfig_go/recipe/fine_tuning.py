@@ -63,13 +63,20 @@ _LEFT_HERE = (
 
 
 def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = None, private: bool = True) -> str:
-    """Upload the model of ``trained``, a Trainer or the folder that ``fine_tune`` wrote; returns a sentence about it.
+    """Upload a trained model to the Hub, without checkpoints and logs.
 
-    ``repo`` is ``"name"`` or ``"user/name"``, by default the folder's name; it is made if it is not there, ``private``
-    by default. Checkpoints and logs stay here. ``token`` is by default the stored one; where there is none,
-    nothing is done, and the returned sentence says so.
+    Args:
+        trained: The Trainer, or the folder that ``fine_tune`` wrote.
+        repo: The repository, as ``"name"`` or ``"user/name"``; None for the folder's name. It is made if it does not
+            exist.
+        token: A token of the Hub; None for the stored one. Without any, nothing is uploaded.
+        private: Whether a new repository is private.
 
-    Raises ``NotFoundError`` when the upload fails: what was trained stays in the folder.
+    Returns:
+        A sentence with the address, or with the reason why nothing was uploaded.
+
+    Raises:
+        NotFoundError: The folder holds no saved model, or the upload failed. The model stays in the folder.
     """
     from huggingface_hub import HfApi, get_token
 
@@ -188,30 +195,66 @@ def fine_tune(
     seed: int = 0,
     verbose: bool = True,
 ) -> FineTuneResult:
-    """Fine-tune ``model`` on ``source`` and leave everything in ``output_dir``; prints every stage if ``verbose``.
+    """Fine-tune a speech model, and leave the model and its processor in a folder.
 
-    ``source`` and the options up to ``language`` are those of ``load_speech``, ``model`` and ``language`` those of
-    ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
-    others write with capitals and punctuation. ``align`` is a fine-tuned CTC model, by folder or name, that finds the
-    texts of pieces of long clips which have no timestamps (see ``prepare``). ``epochs`` or ``max_steps`` (optimizer
-    steps) replace the plan's length, ``target_batch_size`` is the clips of an optimizer step (default 32),
-    ``lora_rank`` above 0 trains and saves adapters in place of the model (see ``add_lora``; None: 16 for an audio LLM,
-    none for others), whose weights ``bits``, 8 or 4, loads by bitsandbytes, ``gpu`` plans for another GPU, and
-    ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
-    ``profile`` is how many optimizer steps PyTorch's profiler records, see ``ASRConfigManager.train``.
+    The clips are loaded, cleaned, cut and labelled; the training is planned, run and evaluated; and the model is saved,
+    reported and, if requested, pushed. A folder with an earlier training is refused unless that training is resumed.
 
-    ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint
-    and stops before a moment, as ``manager.train`` does: ``"11h30m"`` from now, ``"17:45"`` today; evaluating, saving
-    the model and pushing are then left to the call that resumes it. ``push`` uploads the model, to a repository of that
-    name if it is one; without a token the result has a note. What was there before stays: a folder with an earlier
-    training is refused unless that is resumed.
+    Args:
+        source: The speech, in any form that ``load_speech`` accepts.
+        model: A name on the Hub, a folder, or a tiny model; see ``build_processor`` and ``load_model``.
+        output_dir: The folder for checkpoints, the plan, the model, the model card and the report.
+        text_column: The column of transcripts; None for its usual names.
+        audio_column: The column of audio or of paths; None for its usual names.
+        evaluation_share: The share of clips to evaluate with, 0 to 0.5, where the data has no split for that.
+        name: The configuration of a dataset on the Hub.
+        split: The split to train on; None for its usual names.
+        evaluation_split: The split to evaluate with; None for its usual names.
+        check_audio: Whether every clip is decoded first; None decodes up to ten hours of audio.
+        language: The spoken language, by its English name or code. It decides how letters become lower case, what
+            Whisper transcribes, and what prompts ask for.
+        clean: Whether transcripts go through ``clean_text``; None does so for CTC alone, as other models write capitals
+            and punctuation.
+        align: A fine-tuned CTC model, by folder or name, which finds the texts of the pieces of long clips without
+            timestamps; see ``prepare``.
+        epochs: Replaces the plan's number of epochs.
+        max_steps: Replaces the plan's length by a number of optimizer steps. Set at most one of ``epochs`` and
+            ``max_steps``; without both, a tiny model trains for 1000 steps.
+        target_batch_size: The clips of an optimizer step; None for 32, and 8 for a tiny model.
+        lora_rank: Above 0, adapters of this rank are trained and saved in place of the model; see ``add_lora``. None
+            for 16 with a published audio LLM, and for no adapters otherwise.
+        bits: 8 or 4 has bitsandbytes load the weights under the adapters in as many bits; None for whole weights.
+        gpu: A GPU of the catalogue to plan for; None for this machine's.
+        config: A plan made before, or its file; None makes a plan, or takes the one of the resumed training.
+        settings: Fields of the plan, or else of ``TrainingArguments``, to override.
+        resume: True continues the training in ``output_dir`` with its plan, or starts one; a path continues from that
+            checkpoint.
+        save_by: When to save a checkpoint and stop at the latest: ``"11h30m"`` from now, ``"17:45"`` today, or
+            ``"2026-03-01T06:30"``. Evaluating, saving the model and pushing are then left to the call that resumes it.
+        push: Whether to upload the model, or the repository to upload it to; see ``push_to_hub``. A failure, or a
+            missing token, is reported in ``FineTuneResult.pushed`` and not raised.
+        token: The Hub's token for the dataset and the upload; None for the stored one.
+        callbacks: Further callbacks of the Trainer.
+        profile: How many optimizer steps PyTorch's profiler records, 1 to 20; see ``ASRConfigManager.train``.
+        seed: Draws the clips to evaluate with and new weights, and seeds the plan and the training.
+        verbose: Whether to print every stage.
 
-    Raises an ``AsrConfigError`` that names the cause and the remedy: for the data, the model, an output folder that
-    cannot be written or is full. On Ctrl-C it prints how to continue, and raises ``KeyboardInterrupt``.
+    Returns:
+        The error rates, transcripts of some clips, and reports of the training. The transcripts and the final error
+        rates are missing where ``save_by`` stopped the training.
 
-    >>> result = fine_tune("demo", "tiny-wav2vec2", "out", max_steps=1, verbose=False)
-    >>> result.training.steps
-    1
+    Raises:
+        InvalidArgumentError: An option is out of its range or contradicts another, or ``output_dir`` has an earlier
+            training.
+        NotFoundError: The data or the model cannot be found, or the folder cannot be written.
+        UnsupportedError: A package is missing, or the model is of another kind.
+        AsrConfigError: Any other known problem of the data, the model, the GPU or the disk, with its remedy.
+        KeyboardInterrupt: On Ctrl-C, after printing how to continue.
+
+    Example:
+        >>> result = fine_tune("demo", "tiny-wav2vec2", "out", max_steps=1, verbose=False)
+        >>> result.training.steps
+        1
     """
     need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)

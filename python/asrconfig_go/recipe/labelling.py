@@ -64,19 +64,35 @@ def prepare(
     chunk_length_s: float | None = None,
     progress: bool = True,
 ) -> SpeechData:
-    """``data`` with the column ``labels``, the token ids of each transcript, and without what cannot be trained on.
+    """Add labels to speech, cut its long clips, and leave out what cannot be trained on.
 
-    Clips over ``chunk_length_s`` (None: 30 s) become pieces with their part of the transcript, where timestamps tell it
-    or ``align`` finds it (docs/long-clips.md). Left out and noted are clips without a transcript; pairs with more
-    labels than the model makes frames of the clip (CTC), or than the decoder has positions; and for Whisper, which
-    hears a fixed time at once, longer clips that could not be cut.
-    ``model`` determines frames and positions: a model, its configuration or name, by default the usual one of its kind.
-    Raises ``EmptyDatasetError`` when no clips are left to train on.
+    Clips over the limit become pieces with their part of the transcript, where timestamps locate it or ``align`` finds
+    it (docs/long-clips.md). Left out and noted are clips without a transcript; pairs with more labels than the model
+    makes frames of the clip (CTC), or than the decoder has positions; and for Whisper, which hears a fixed time at
+    once, longer clips that could not be cut.
 
-    >>> data = load_speech("demo", progress=False)
-    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
-    >>> sorted(prepare(data, processor).train.column_names)
-    ['audio', 'labels', 'length', 'text']
+    Args:
+        data: The speech that ``load_speech`` returned, cleaned if the model needs it.
+        processor: The model's processor, whose tokenizer makes the labels.
+        model: What determines frames and positions: a model, its configuration or name; None for the usual one of the
+            processor's kind.
+        align: What finds the words of long clips without timestamps; None leaves them uncut.
+        chunk_length_s: The longest clip in seconds; None for 30 s, or what Whisper's processor hears at once, which is
+            also the most it may be for Whisper.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The data with the column ``labels``, the token ids of each transcript, and notes on what was cut and left out.
+
+    Raises:
+        EmptyDatasetError: No clips are left to train on.
+        InvalidArgumentError: The frames of ``model`` cannot be determined.
+
+    Example:
+        >>> data = load_speech("demo", progress=False)
+        >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+        >>> sorted(prepare(data, processor).train.column_names)
+        ['audio', 'labels', 'length', 'text']
     """
     data = data.with_texts(str.strip)
     whisper = is_whisper(processor)

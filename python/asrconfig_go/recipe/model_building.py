@@ -74,22 +74,34 @@ def small_model(tokens: int, seed: int) -> Wav2Vec2ForCTC:
 
 
 def load_model(model: str, processor: ProcessorMixin, *, seed: int = 0, bits: int | None = None) -> PreTrainedModel:
-    """The model called ``model``, ready to be trained with ``processor``.
+    """Load a model, or build a tiny one, ready to be trained with ``processor``.
 
-    Of a checkpoint for CTC (a folder or a name on the Hub: wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the
-    head gets a row for each token, made again where the checkpoint's does not fit; the loss is a mean, impossible pairs
+    Of a checkpoint for CTC (wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the head has a row for each token of
+    the processor, and is initialised again where the checkpoint's does not fit; the loss is a mean, impossible pairs
     count zero, and the convolutional feature encoder is frozen, as is usual. Transducers, encoders with a decoder,
     audio LLMs, and CTC models with a vocabulary of their own are used unchanged, Whisper with the processor's language.
-    ``"tiny-wav2vec2"``, ``"tiny-whisper"``, ``"tiny-moonshine"``, ``"tiny-parakeet-tdt"`` and ``"tiny-qwen3-asr"`` are
-    small, need no network, and have random weights that depend on ``seed`` alone. Weights are in float32, however a
-    checkpoint stores them. ``bits``, 8 or 4, has bitsandbytes load those of all layers but the head, for ``add_lora``.
+    Weights are in float32, however a checkpoint stores them.
 
-    Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
-    ``InvalidArgumentError`` for a processor of the other kind.
+    Args:
+        model: A folder or a name on the Hub; or ``"tiny-wav2vec2"``, ``"tiny-whisper"``, ``"tiny-moonshine"``,
+            ``"tiny-parakeet-tdt"`` or ``"tiny-qwen3-asr"``, which are small, need no network, and have random weights.
+        processor: The processor that ``build_processor`` made for this model.
+        seed: Draws the weights of a tiny model or of a new head; they depend on it alone.
+        bits: 8 or 4 has bitsandbytes load the weights of all layers but the head in as many bits, for ``add_lora``;
+            None for float32.
 
-    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
-    >>> type(load_model("tiny-wav2vec2", processor)).__name__
-    'Wav2Vec2ForCTC'
+    Returns:
+        A model of transformers.
+
+    Raises:
+        NotFoundError: The model cannot be found or downloaded.
+        UnsupportedError: The model does not recognise speech.
+        InvalidArgumentError: The processor belongs to a model of another kind.
+
+    Example:
+        >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+        >>> type(load_model("tiny-wav2vec2", processor)).__name__
+        'Wav2Vec2ForCTC'
     """
     check_seed(seed)
     kind = family(model)

@@ -76,19 +76,33 @@ PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
 
 
 def build_processor(texts: Iterable[str], model: str, *, language: str | None = None) -> Any:
-    """The processor for ``model``: a ``Wav2Vec2Processor`` or its like for CTC, else the checkpoint's own.
+    """Build the processor of a model: its feature extractor and tokenizer.
 
-    For CTC the vocabulary is made of the characters of ``texts``, with ``[PAD]`` (the CTC blank), ``|`` (between words)
-    and ``[UNK]``, unless the checkpoint has one with all of them; audio is prepared as the checkpoint says, by name
-    ``"wav2vec2"`` or ``"tiny-wav2vec2"`` as wav2vec2 does. For Whisper it is the checkpoint's own, set to transcribe
-    ``language`` (``"german"`` or ``"de"``; None leaves it to the model), and for the tiny models one whose vocabulary
-    is learnt from ``texts``. Those and ``"wav2vec2"`` are made offline. Others take a language with each batch.
+    For CTC it is a ``Wav2Vec2Processor`` or its like. Its vocabulary is made of the characters of ``texts``, with
+    ``[PAD]`` (the CTC blank), ``|`` (between words) and ``[UNK]``, unless the checkpoint has one with all of them.
+    Audio is prepared as the checkpoint says, and for ``"wav2vec2"`` and ``"tiny-wav2vec2"`` as wav2vec2 does. For
+    Whisper and other models it is the checkpoint's own, and for the tiny models one whose vocabulary is learnt from
+    ``texts``.
 
-    Raises ``InvalidArgumentError`` when ``texts`` hold no character, and ``NotFoundError`` for what cannot be loaded.
+    Args:
+        texts: The transcripts to train on.
+        model: A folder or a name on the Hub; or ``"wav2vec2"`` or a tiny model (see ``load_model``), for which nothing
+            is downloaded.
+        language: What Whisper transcribes, as ``"german"`` or ``"de"``; None leaves it to the model. Other models
+            ignore it: those that take a language take it with each batch.
 
-    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
-    >>> sorted(processor.tokenizer.get_vocab())[:3]
-    ['[PAD]', '[UNK]', 'e']
+    Returns:
+        A processor of transformers.
+
+    Raises:
+        InvalidArgumentError: ``texts`` hold no character, or Whisper does not support the language.
+        NotFoundError: The checkpoint cannot be found or downloaded.
+        UnsupportedError: The model does not recognise speech, or transformers is not installed.
+
+    Example:
+        >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+        >>> sorted(processor.tokenizer.get_vocab())[:3]
+        ['[PAD]', '[UNK]', 'e']
     """
     need("build_processor", "transformers")
     transcripts = [text for text in texts if text and text.strip()]

@@ -57,15 +57,25 @@ _SHOWN = 12  # kinds of characters that a report lists
 
 
 def clean_text(text: str, *, lowercase: bool = True, keep: str = "'", language: str | None = None) -> str:
-    """``text`` in Unicode's form NFKC, in lower case, without punctuation, symbols and repeated spaces.
+    """Return a transcript in lower case, without punctuation, symbols and repeated spaces.
 
-    The lower case is that of ``language``, by its English name or code: in Turkish (``"tr"``) and Azerbaijani I becomes
-    ı, and İ becomes i; elsewhere both become i, without a combining dot. Characters in ``keep`` stay, and so do letters
-    and marks of every script. Typographic apostrophes become ``'``. Dashes, slashes and underscores end a word. Numbers
-    stay as they are written, with the points between their digits: their spoken form is ambiguous.
+    The result is in Unicode's form NFKC. Letters and marks of every script stay. Typographic apostrophes become ``'``.
+    Dashes, slashes and underscores end a word. Numbers stay as they are written, with the points between their digits:
+    their spoken form is ambiguous.
 
-    >>> clean_text("Hello,  WORLD!")
-    'hello world'
+    Args:
+        text: The transcript.
+        lowercase: Whether letters become lower case.
+        keep: Characters to keep besides letters, marks and numbers.
+        language: The language of the lower case, by its English name or code. In Turkish (``"tr"``) and Azerbaijani I
+            becomes ı, and İ becomes i; in other languages, and for None, both become i, without a combining dot.
+
+    Returns:
+        The cleaned transcript; it may be empty.
+
+    Example:
+        >>> clean_text("Hello,  WORLD!")
+        'hello world'
     """
     text = unicodedata.normalize("NFKC", text.replace("\u2044", " ").translate(_APOSTROPHES)).translate(_APOSTROPHES)
     if lowercase:
@@ -145,10 +155,14 @@ class Notes(tuple[str, ...]):
 class SpeechData:
     """Clips to train on and to evaluate with.
 
-    Both are a ``datasets.Dataset`` with the columns ``audio`` (not decoded: ``load_audio`` reads it), ``text``,
-    ``length`` (samples at 16 kHz), ``segments`` (JSON) where transcripts have timestamps, until ``prepare``, and after
-    it ``labels`` (token ids). ``evaluation`` is None where there
-    is nothing to evaluate with. ``notes`` list in order what was found, changed and left out.
+    Both datasets have the columns ``audio`` (not decoded: ``load_audio`` reads it), ``text`` and ``length`` (samples at
+    16 kHz); where transcripts have timestamps, until ``prepare``, also ``segments`` (JSON); and after ``prepare``
+    ``labels`` (token ids).
+
+    Attributes:
+        train: The clips to train on.
+        evaluation: The clips to evaluate with; None where there are none.
+        notes: Sentences on what was found, changed and left out, in order.
     """
 
     train: Dataset
@@ -158,40 +172,91 @@ class SpeechData:
     """The spoken language, where it is known: it decides how letters become lower case."""
 
     def clean(self, *, lowercase: bool = True, keep: str = "'", language: str | None = None) -> SpeechData:
-        """With transcripts cleaned by ``clean_text``, and without clips whose transcript is empty then.
+        """Clean the transcripts by ``clean_text``, and leave out clips whose transcript is empty then.
 
-        ``language`` is by default the one that the data was loaded with. Raises ``EmptyDatasetError`` when no clips are
-        left to train on.
+        Args:
+            lowercase: Whether letters become lower case.
+            keep: Characters to keep besides letters, marks and numbers.
+            language: The language of the lower case; None for the one that the data was loaded with.
+
+        Returns:
+            The data with the cleaned transcripts, and notes on what changed.
+
+        Raises:
+            EmptyDatasetError: No clips are left to train on.
         """
         data = self if language is None else replace(self, language=language)
         return data.with_texts(lambda text: clean_text(text, lowercase=lowercase, keep=keep, language=data.language))
 
     def with_texts(self, change: Callable[[str], str]) -> SpeechData:
-        """With ``change`` applied to every transcript, and without those that are empty then; both are noted."""
+        """Apply a function to every transcript, and leave out clips whose transcript is empty then.
+
+        Args:
+            change: A function from a transcript to its replacement.
+
+        Returns:
+            The data with the new transcripts, and notes on what changed.
+
+        Raises:
+            EmptyDatasetError: No clips are left to train on.
+        """
         report = CleaningReport(language=self.language)
         parts = [part and _with_texts(part, change, report) for part in (self.train, self.evaluation)]
         return self.of(*parts).noted(*report.notes())
 
     def of(self, train: Dataset, evaluation: Dataset | None) -> SpeechData:
-        """The same with other rows. Raises ``EmptyDatasetError`` when there is nothing to train on."""
+        """Replace the clips, and keep the notes and the language.
+
+        Args:
+            train: The clips to train on.
+            evaluation: The clips to evaluate with; None or an empty dataset for none.
+
+        Returns:
+            The data with these clips.
+
+        Raises:
+            EmptyDatasetError: There are no clips to train on.
+        """
         if not len(train):
             notes = "".join(f"; {note}" for note in self.notes)
             raise EmptyDatasetError(f"no clips are left to train on{notes}", "check the audio and the transcripts")
         return replace(self, train=train, evaluation=evaluation if evaluation is not None and len(evaluation) else None)
 
     def evaluated_with(self, limit: int | None, seed: int) -> SpeechData:
-        """With at most ``most`` clips to evaluate with, drawn with ``seed``; None keeps all."""
+        """Limit the clips to evaluate with.
+
+        Args:
+            limit: How many clips to draw at most, which stay in their order; None keeps all.
+            seed: Draws them.
+
+        Returns:
+            The data with the drawn clips to evaluate with.
+        """
         clips = 0 if self.evaluation is None else len(self.evaluation)
         if self.evaluation is None or limit is None or limit >= clips:
             return self
         return replace(self, evaluation=self.evaluation.select(sorted(Random(seed).sample(range(clips), limit))))
 
     def noted(self, *notes: str) -> SpeechData:
-        """With ``notes`` behind those that there are."""
+        """Append notes.
+
+        Args:
+            *notes: Sentences on what was found, changed or left out.
+
+        Returns:
+            The data with these notes after its own.
+        """
         return replace(self, notes=(*self.notes, *notes))
 
     def since(self, earlier: SpeechData) -> Notes:
-        """What changed since ``earlier``: its clips, where they are others, and the new notes."""
+        """Return what changed since an earlier state of the data.
+
+        Args:
+            earlier: The data before some stages.
+
+        Returns:
+            The amounts of audio, where they changed, and the new notes.
+        """
         amounts = () if self._amounts() == earlier._amounts() else (self._amounts(),)
         return Notes((*amounts, *self.notes[len(earlier.notes) :]))
 

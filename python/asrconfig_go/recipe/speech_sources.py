@@ -142,34 +142,55 @@ def load_speech(
     seed: int = 0,
     progress: bool = True,
 ) -> SpeechData:
-    """Audio with transcripts, to train on and to evaluate with.
+    """Load audio with transcripts, to train on and to evaluate with.
 
-    ``source`` is one of these:
+    Clips that cannot be read are left out and named in the notes.
 
-    - ``"demo"``: the bundled clips of spoken digits, four minutes to train on and one to evaluate with;
-    - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file beside each
-      clip (x.txt beside x.wav) or in a folder txt beside that of the clips (VCTK), of LibriSpeech or Kaldi, with
-      Parquet files, or what ``save_to_disk`` wrote. Folders such as train-clean-100 and dev-clean are splits;
-    - a manifest: .csv, .tsv, .jsonl, also with .gz, which is read as for ``scan_audio``. Paths count from its folder
-      on, or from clips, wavs or audio in it. A column ``split`` distinguishes train and test;
-    - the name of a dataset on the Hub, ``name`` being its configuration, ``split`` and ``evaluation_split`` its
-      splits (default: train, and validation or test), ``token`` one for data that needs it (default: the stored one);
-    - a ``datasets.Dataset`` or ``DatasetDict``, a ``pandas.DataFrame`` or ``pyarrow.Table`` with paths or bytes, a list
-      of rows such as ``{"audio": path or array at 16 kHz, "text": …}``, or a ``SpeechData``, which is given back.
+    Args:
+        source: One of these:
 
-    Where there is no split to evaluate with, a share of ``evaluation_share`` (0 to 0.5) of the clips is drawn with
-    ``seed`` for it. Clips that cannot be read are left out and named in the notes: those with a bad header, and with
-    ``check_audio`` those that cannot be decoded, which takes a while (None: of up to ten hours of audio). Clips that
-    are silent, or whose channels cancel each other, are then named. ``language``, in English or by its code, decides
-    how ``clean`` makes letters lower case.
+            - ``"demo"``: the bundled clips of spoken digits, four minutes to train on and one to evaluate with;
+            - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file
+              beside each clip (x.txt beside x.wav) or in a folder txt beside that of the clips (VCTK), of LibriSpeech
+              or Kaldi, with Parquet files, or what ``save_to_disk`` wrote. Folders such as train-clean-100 and
+              dev-clean are splits;
+            - a manifest: .csv, .tsv, .jsonl, also with .gz, which is read as for ``scan_audio``. Paths are relative to
+              its folder, or to clips, wavs or audio in it. A column ``split`` distinguishes train and test;
+            - the name of a dataset on the Hub;
+            - a ``datasets.Dataset`` or ``DatasetDict``, a ``pandas.DataFrame`` or ``pyarrow.Table`` with paths or
+              bytes, or a list of rows such as ``{"audio": path or array at 16 kHz, "text": …}``;
+            - a ``SpeechData``, which is returned as it is.
+        text_column: The column of transcripts; None for the first of its usual names, such as ``text`` or ``sentence``.
+        audio_column: The column of audio or of paths; None for the first of its usual names.
+        evaluation_share: The share of the clips, 0 to 0.5, that is drawn to evaluate with where there is no split for
+            it.
+        name: The configuration of a dataset on the Hub.
+        split: The split to train on; None for train, its other usual names, or the only split.
+        evaluation_split: The split to evaluate with; None for validation, test or their other usual names.
+        token: The Hub's token for data that needs one; None for the stored one.
+        check_audio: Whether every clip is decoded, which takes a while, and not only its header read: those that fail
+            are left out, and clips that are silent or whose channels cancel each other are named. None does so for up
+            to ten hours of audio.
+        language: The spoken language, by its English name or code; ``SpeechData.clean`` makes lower case by its rules.
+        seed: Draws the clips to evaluate with.
+        progress: Whether to show progress bars.
 
-    Raises ``InvalidArgumentError`` for columns that are not there, with those that probably were meant, and
-    ``NotFoundError``, ``CorruptFileError``, ``UnsupportedError`` or ``EmptyDatasetError`` for a source that cannot be
-    used; ``UnsupportedError`` without datasets or soundfile.
+    Returns:
+        The clips, undecoded, with their transcripts and lengths, and notes on what was found.
 
-    >>> data = load_speech("demo", progress=False)
-    >>> data.train.column_names
-    ['audio', 'text', 'length']
+    Raises:
+        InvalidArgumentError: A column or a split does not exist (the message names those that were probably meant), an
+            option is out of its range, or ``source`` is of another type.
+        NotFoundError: A path or a dataset does not exist, or a folder has no clips with transcripts.
+        CorruptFileError: A file breaks its own format.
+        StorageError: The disk or the mount of the files does not answer.
+        UnsupportedError: The dataset is streamed, or datasets or soundfile is not installed.
+        EmptyDatasetError: No clip is left to train on.
+
+    Example:
+        >>> data = load_speech("demo", progress=False)
+        >>> data.train.column_names
+        ['audio', 'text', 'length']
     """
     if isinstance(source, SpeechData):
         return source

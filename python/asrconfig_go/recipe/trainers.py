@@ -74,20 +74,36 @@ def make_trainer(
     callbacks: Sequence[Any] = (),
     **collator_options: Unpack[CollatorSettings],
 ) -> Any:
-    """A ``Trainer`` for CTC, a ``Seq2SeqTrainer`` for all others, of prepared ``data``: it evaluates word error rates.
+    """Make the Trainer of prepared speech, which evaluates word and character error rates.
 
-    Evaluation for CTC keeps the best token of each frame in place of logits, so its memory does not grow with the
-    vocabulary. ``args`` need ``remove_unused_columns=False``, and but for CTC ``predict_with_generate=True``: behind
-    the prompt, where there is one. ``collator_options`` are those of ``make_collator``. Checkpoints hold the processor,
-    too.
+    It is a ``Trainer`` for CTC and a ``Seq2SeqTrainer`` for all other models. Evaluation for CTC keeps the best token
+    of each frame in place of logits, so its memory does not grow with the vocabulary. Where batches have a prompt, an
+    evaluation generates what follows it. Checkpoints hold the processor, too.
 
-    >>> from transformers import TrainingArguments
-    >>> data = load_speech("demo", progress=False)
-    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
-    >>> model = load_model("tiny-wav2vec2", processor)
-    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], remove_unused_columns=False)
-    >>> type(make_trainer(model, args, prepare(data, processor), processor).data_collator).__name__
-    'CTCCollator'
+    Args:
+        model: The model to train.
+        args: The training arguments, with ``remove_unused_columns=False`` and, except for CTC,
+            ``predict_with_generate=True``.
+        data: The speech that ``prepare`` returned.
+        processor: The model's processor.
+        callbacks: Callbacks of the Trainer, such as ``manager.callback()``.
+        **collator_options: Options of ``make_collator``.
+
+    Returns:
+        The Trainer, ready for ``manager.train``.
+
+    Raises:
+        InvalidArgumentError: The collator has no such option.
+        UnsupportedError: The processor cannot make batches for this model; see ``make_collator``.
+
+    Example:
+        >>> from transformers import TrainingArguments
+        >>> data = load_speech("demo", progress=False)
+        >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+        >>> model = load_model("tiny-wav2vec2", processor)
+        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], remove_unused_columns=False)
+        >>> type(make_trainer(model, args, prepare(data, processor), processor).data_collator).__name__
+        'CTCCollator'
     """
     collator = make_collator(processor, model, **collator_options)
     kind = PromptTrainer if isinstance(collator, ProcessorCollator) else Seq2SeqTrainer

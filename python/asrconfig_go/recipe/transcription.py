@@ -114,19 +114,27 @@ _BATCH = 8  # clips transcribed at once
 
 
 def word_error_rates(processor: ProcessorMixin) -> Callable[..., dict[str, float]]:
-    """``compute_metrics`` for a Trainer: ``{"wer", "cer"}``, shares of the words and characters of all references.
+    """Make a ``compute_metrics`` function for a Trainer that returns word and character error rates.
 
-    Takes token ids, as ``make_trainer``'s evaluation and generation return, logits, and tuples of outputs that begin
-    with either; with ``eval_do_concat_batches=False`` lists of them. What a Trainer pads with -100 is no token. Texts
-    are compared as the labels spell them. With ``batch_eval_metrics=True`` the texts of each batch are kept until the
-    last one, and no predictions.
+    The function takes token ids, as the evaluation of ``make_trainer`` and generation return them, logits, and tuples
+    of outputs that begin with either; with ``eval_do_concat_batches=False`` lists of them. What a Trainer pads with
+    -100 is no token. Texts are compared as the labels spell them. With ``batch_eval_metrics=True`` the texts of each
+    batch are kept until the last one, and no predictions.
 
-    >>> import numpy
-    >>> from transformers import EvalPrediction
-    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
-    >>> said, heard = (numpy.array([processor.tokenizer(text).input_ids]) for text in ("one two", "one net"))
-    >>> word_error_rates(processor)(EvalPrediction(predictions=heard, label_ids=said))["wer"]
-    0.5
+    Args:
+        processor: The processor whose tokenizer made the labels.
+
+    Returns:
+        A function from an ``EvalPrediction`` to ``{"wer": …, "cer": …}``: errors as shares of the words and of the
+        characters of all references.
+
+    Example:
+        >>> import numpy
+        >>> from transformers import EvalPrediction
+        >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+        >>> said, heard = (numpy.array([processor.tokenizer(text).input_ids]) for text in ("one two", "one net"))
+        >>> word_error_rates(processor)(EvalPrediction(predictions=heard, label_ids=said))["wer"]
+        0.5
     """
 
     references: list[str] = []
@@ -216,17 +224,29 @@ def transcribe(
     progress: bool = False,
     language: str | None = None,
 ) -> list[str]:
-    """The model's transcripts of the first ``n`` rows of ``dataset`` (None: of all), in order.
+    """Transcribe clips by the most likely token each time (greedy decoding).
 
-    Rows have ``audio`` as ``load_audio`` takes it. Greedy: the most likely token each time, of models that generate
-    ``max_length`` at most (None: the model's own limit). ``language`` goes into a prompt. The model stays in the
-    mode, training or evaluation, in which it was.
+    The model stays in the mode, training or evaluation, in which it was.
 
-    >>> data = load_speech("demo", progress=False)
-    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
-    >>> model = load_model("tiny-wav2vec2", processor)
-    >>> len(transcribe(model, processor, data.evaluation, n=2))
-    2
+    Args:
+        model: The model, on any device.
+        processor: Its processor.
+        dataset: Rows with ``audio``, in any form that ``load_audio`` accepts.
+        n: How many rows, from the first one on; None for all.
+        batch_size: The clips of a batch.
+        max_length: The most tokens of a transcript, for models that generate; None for the model's own limit.
+        progress: Whether to show a progress bar.
+        language: The language that a prompt asks for; models without a prompt ignore it.
+
+    Returns:
+        The transcripts in the order of the rows.
+
+    Example:
+        >>> data = load_speech("demo", progress=False)
+        >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+        >>> model = load_model("tiny-wav2vec2", processor)
+        >>> len(transcribe(model, processor, data.evaluation, n=2))
+        2
     """
     dataset = open_source(dataset).undecoded()
     collator = make_collator(processor, model, **asked_language(processor, language))
