@@ -293,7 +293,7 @@ class ASRConfigManager:
             gpus: Names of the catalogue such as ``"T4"`` and ``"2xT4"``; None for the whole catalogue.
             prices: Dollars per hour and GPU by name, or a JSON file of them; None for the built-in table.
             trace: Whether a training step of the model is recorded: see ``plan``.
-            options: Fields of ``CompareOptions``, which replace those of the plan.
+            options: Options of ``compare_gpus``, which replace the settings of the plan.
 
         Returns:
             The plan on each GPU: see ``compare_gpus``.

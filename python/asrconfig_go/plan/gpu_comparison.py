@@ -45,19 +45,19 @@ Prices = Mapping[str, float] | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class GPUPlan(GPUPlanRecord):
-    """The plan for one GPU, or for ``count`` of them; sizes are bytes of one."""
+    """The plan for one GPU, or for ``count`` of them; sizes are bytes of one GPU."""
 
     @property
     def name(self) -> str:
-        """``"T4"``, ``"2 × T4"``."""
+        """The GPU with its count: ``"T4"``, ``"2 × T4"``."""
         return self.gpu if self.count == 1 else f"{self.count} × {self.gpu}"
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown, ComparisonRecord, kind="comparison"):
-    """One training on several GPUs, in the order asked for. Seconds, hours of audio, bytes, dollars.
+    """One training on several GPUs.
 
-    ``row_kind`` ``"texts"`` says that what is trained on are texts, ``clips`` of them, and 50 tokens count as a second.
+    Of texts (``row_kind`` is ``"texts"``), ``clips`` is the number of texts, and 50 tokens count as a second.
     """
 
     rows: tuple[GPUPlan, ...]
@@ -65,7 +65,7 @@ class Comparison(Shown, ComparisonRecord, kind="comparison"):
 
     @property
     def cheapest(self) -> GPUPlan | None:
-        """The plan with the lowest likely cost; None where no price is known."""
+        """The plan with the lowest likely cost; None where no price is known, or nothing fits."""
         return next((row for row in self.rows if row.cheapest), None)
 
     @property
@@ -74,7 +74,7 @@ class Comparison(Shown, ComparisonRecord, kind="comparison"):
         return next((row for row in self.rows if row.fastest), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Return the comparison as a JSON object."""
         return dict(to_json(self))
 
 
@@ -97,27 +97,59 @@ def compare_gpus(
     by_hand: bool = False,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """Plan one training on each of ``gpus``, and return its memory, time and cost there.
+    """Plan one training on each of several GPUs, and return its memory, time and cost there.
 
-    Each row is what ``create_optimal_config`` plans for that GPU, from a recorded step, which is kept for all later
-    questions; of known models recordings come with the package. ``trace`` and ``batch_fn`` are those of
-    ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the batches of rows of ``dataset``.
+    Each row is what ``create_optimal_config`` plans for that GPU, from a recorded training step, which is kept for
+    later questions; recordings of known models come with the package. Pass a dataset, ``hours`` of audio, or a number
+    of ``texts``. Times are estimates (docs/timing.md).
 
-    ``model``: a known name, a folder with ``config.json``, a transformers config, or a live module.
-    ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
-    ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed; of a model of text, so many
-    ``texts`` of ``max_tokens`` at most (128) and ``mean_tokens`` on average (as many: all are padded). ``gpus``: names
-    of the catalogue such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by
-    name, or a JSON file of them; they replace those of the built-in table. ``by_hand`` also judges settings that are
-    chosen without a planner (``comparison.by_hand``), by default on the GPUs of the published scenarios. ``options``
-    are the fields of ``CompareOptions``.
+    Args:
+        model: A known name, a folder with ``config.json``, a transformers config, or a live module.
+        dataset: A ``DatasetProfile``, or what ``scan_audio`` takes; of files with splits the split train counts.
+        gpus: Names of the catalogue such as ``"T4"`` and ``"2xT4"``, at most 256; None for the whole catalogue, and
+            with ``by_hand`` for those of the published scenarios.
+        hours: Hours of audio that are assumed without a dataset.
+        mean_s: The mean seconds of the clips of these hours; None for 8.
+        max_s: The seconds of the longest of them; None for three times the mean.
+        texts: The number of texts that are assumed without a dataset, for a model of text.
+        mean_tokens: The mean tokens of these texts; None for ``max_tokens``, as where all are padded.
+        max_tokens: The tokens of the longest of them; None for 128.
+        prices: Dollars per hour and GPU by name, or a JSON file of them, in place of those of ``gpu_prices``.
+        freeze_feature_encoder: Whether the convolutional feature encoder does not train. Freeze that of a live module
+            first, by ``model.freeze_feature_encoder()``.
+        trace: Whether a training step of the model is recorded: see ``ASRConfigManager.plan``.
+        batch_fn: Makes the batches of a recorded step, from clips, length and labels: see ``ASRConfigManager.plan``.
+        collator: The Trainer's collator, which makes these batches from rows of ``dataset``.
+        by_hand: Whether settings that are chosen without a planner are judged, too, in ``comparison.by_hand``.
+        options: How the training runs, besides the fields of ``EvaluationOptions``:
 
-    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model of which no step is recorded
-    or can be, and ``InvalidArgumentError`` for values out of range.
+            - ``target_batch_size``: The clips of an optimizer step; 32.
+            - ``epochs``: The passes over the data; 3.
+            - ``precision``: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None for what suits each GPU.
+            - ``optimizer``: By the Trainer's name; ``"adamw_torch_fused"``.
+            - ``lora_rank``: The rank of adapters that train in place of the model; 0 for none.
+            - ``length_handling``: The order of clips, as in ``PlanOptions``; None for the planner's choice.
+            - ``safety_margin``: The share of GPU memory to use, 0.70 to 0.95.
+            - ``loader_rate``: The seconds of audio that a loader worker prepares per second; None for an assumed rate.
+            - ``workers``: The loader workers of each GPU, 0 to 1024; None for 4.
+            - ``calibrations``: The ``StepCalibration`` of GPUs by name, as ``estimate_step_time`` returns it for
+              measured steps. None for those that earlier trainings on this machine left (see
+              ``find_step_calibration``), an empty mapping for none.
+            - ``gpu_profile``: The file of ``asrconfig profile-gpu`` with the measured kernels of a GPU; None for those
+              in the cache folder, which all other GPUs use in any case.
 
-    >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
-    >>> found.cheapest.gpu, found.fastest.gpu
-    ('T4', 'L4')
+    Returns:
+        The plan on each GPU.
+
+    Raises:
+        NotFoundError: A GPU or the model is not known.
+        UnsupportedError: No training step of the model is recorded, or can be.
+        InvalidArgumentError: A value is out of range, or there is neither a dataset nor an amount.
+
+    Example:
+        >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
+        >>> found.cheapest.gpu, found.fastest.gpu
+        ('T4', 'L4')
     """
     counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
     rows, collated = _read_rows(
@@ -134,7 +166,7 @@ def compare_gpus(
 
 
 class CompareSettings(EvaluationSettings, total=False):
-    """What ``compare_gpus`` takes of ``CompareOptions`` by keyword."""
+    """The options of ``compare_gpus``; see there."""
 
     target_batch_size: int
     epochs: float
@@ -151,17 +183,7 @@ class CompareSettings(EvaluationSettings, total=False):
 
 @dataclass(frozen=True)
 class CompareOptions(EvaluationOptions):
-    """How the training is to run; how it is evaluated, as in ``EvaluationOptions``.
-
-    ``target_batch_size``: clips per optimizer step; ``precision`` None takes what suits each card; ``optimizer`` the
-    Trainer's name; ``lora_rank`` above 0 trains adapters. ``length_handling``: the order of clips, None for the
-    planner's choice. ``safety_margin``: share of GPU memory to use, 0.70 to 0.95. ``loader_rate``: seconds of audio
-    that one of ``workers`` prepares per second, None assumes it; ``workers`` of each GPU, None for 4
-    (``manager.what_if``: as many as this machine's cores allow).
-    ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps; None takes what earlier trainings here
-    measured of the model (see ``find_step_calibration``), an empty mapping none. ``gpu_profile``: a table of kernels
-    that ``asrconfig profile-gpu`` measured, for its card; the others take those of the cache folder.
-    """
+    """The options of ``compare_gpus``, with their defaults; see there."""
 
     target_batch_size: int = TARGET_BATCH_SIZE
     epochs: float = EPOCHS
@@ -176,7 +198,7 @@ class CompareOptions(EvaluationOptions):
     gpu_profile: str | os.PathLike[str] | None = None
 
     def request(self) -> dict[str, Any]:
-        """The request to the library; raises ``InvalidArgumentError`` for a value of the wrong type."""
+        """Return the request to the library; raise ``InvalidArgumentError`` for a value of the wrong type."""
         hints = get_type_hints(type(self))
         calibrations = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
         for name, calibration in calibrations.items():
@@ -250,10 +272,14 @@ def _compared(request: dict[str, Any], durations: array[float] | None, tracer: T
 
 
 def gpu_prices() -> tuple[Price, ...]:
-    """The built-in prices, each with its date and source.
+    """Return the built-in prices of GPUs.
 
-    >>> {price.gpu: price.usd_per_hour for price in gpu_prices()}["T4"]
-    0.2
+    Returns:
+        The prices, each with its date and source.
+
+    Example:
+        >>> {price.gpu: price.usd_per_hour for price in gpu_prices()}["T4"]
+        0.2
     """
     return tuple(from_json(Price, row) for row in native.call("timing.prices"))
 

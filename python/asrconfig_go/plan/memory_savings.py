@@ -135,7 +135,15 @@ def _peak(model: torch.nn.Module, batches: Any, settings: dict[str, Any], point:
 
 @dataclass(frozen=True)
 class TrainableModel:
-    """What a model takes of a GPU at a micro-batch of one clip with gradient checkpointing."""
+    """What a model takes of a GPU, for a micro-batch of one clip with gradient checkpointing.
+
+    Attributes:
+        name: The known name.
+        parameters: The number of its parameters.
+        full: All parameters train, with AdamW.
+        eight_bit: All parameters train, with 8-bit AdamW.
+        lora: Adapters train, with AdamW.
+    """
 
     name: str
     parameters: int
@@ -146,7 +154,15 @@ class TrainableModel:
 
 @dataclass(frozen=True, repr=False)
 class LargestModels(Shown, kind="largest models"):
-    """The known models on one GPU, the largest first."""
+    """The known models on one GPU, the largest first.
+
+    Attributes:
+        gpu: The name of the GPU.
+        budget_bytes: The memory that a training may use.
+        seconds: The seconds of the longest clip.
+        lora_rank: The rank of the adapters.
+        models: The models, also those that do not fit.
+    """
 
     gpu: str
     budget_bytes: int
@@ -155,13 +171,23 @@ class LargestModels(Shown, kind="largest models"):
     models: tuple[TrainableModel, ...]
 
     def largest(self, method: str = "full") -> TrainableModel | None:
-        """The largest that fits with ``method`` ``"full"``, ``"eight_bit"`` or ``"lora"``; None where none does."""
+        """Return the largest model that fits.
+
+        Args:
+            method: How it trains: ``"full"``, ``"eight_bit"`` or ``"lora"``.
+
+        Returns:
+            The model; None where none fits.
+
+        Raises:
+            InvalidArgumentError: ``method`` is something else.
+        """
         if method not in ("full", "eight_bit", "lora"):
             raise InvalidArgumentError(f"method = {method!r} is not known", "choose full, eight_bit or lora")
         return next((model for model in self.models if getattr(model, method).fits), None)
 
     def to_dict(self) -> dict[str, object]:
-        """Everything as plain data."""
+        """Return the models as a JSON object."""
         return dict(to_json(self))
 
 
@@ -174,17 +200,30 @@ def largest_models(
     precision: Precision | None = None,
     safety_margin: float = SAFETY_MARGIN,
 ) -> LargestModels:
-    """Return the known models that can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
+    """Return the known models that can be fine-tuned on a GPU: fully, with an 8-bit optimizer, with LoRA.
 
-    They are those of which a recording comes with the package. ``family`` is a part of the names to look at, such as
-    ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip. What the 8-bit optimizer and LoRA take is about the
-    recorded peak without the state that they do not keep.
+    They are the models of which a recording comes with the package. What the 8-bit optimizer and LoRA take is about the
+    recorded peak, less the gradients and optimizer state that they do without.
 
-    Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
+    Args:
+        gpu: The GPU, a name of the catalogue such as ``"T4"``.
+        family: A part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``""`` for all.
+        seconds: The seconds of the longest clip.
+        lora_rank: The rank of the adapters, which the result names. What they take themselves is not counted.
+        precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None for what suits the GPU.
+        safety_margin: The share of GPU memory to use, 0.70 to 0.95.
 
-    >>> found = largest_models("T4", "whisper-t")
-    >>> [model.name for model in found.models]
-    ['openai/whisper-tiny']
+    Returns:
+        The models, the largest first.
+
+    Raises:
+        NotFoundError: The GPU is not in the catalogue, or the family has no model.
+        InvalidArgumentError: A value is out of range.
+
+    Example:
+        >>> found = largest_models("T4", "whisper-t")
+        >>> [model.name for model in found.models]
+        ['openai/whisper-tiny']
     """
     for name, value in (("seconds", seconds), ("lora_rank", lora_rank)):
         if not checked(name, value, float) > 0:

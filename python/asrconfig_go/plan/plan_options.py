@@ -28,7 +28,7 @@ from .plan_record import PlanRecord
 
 
 class EvaluationSettings(TypedDict, total=False):
-    """What plans and comparisons take of ``EvaluationOptions`` by keyword."""
+    """The fields of ``EvaluationOptions`` as keywords of plans and comparisons."""
 
     eval_samples: int | None
     max_eval_share: float | None
@@ -41,10 +41,12 @@ class EvaluationSettings(TypedDict, total=False):
 class EvaluationOptions:
     """How a run is evaluated.
 
-    ``eval_samples``: clips of the evaluation set; 0, none; None, a tenth of those trained on. ``max_eval_share``: of
-    the training's time that evaluations may take, above 0 to 1; None for 0.1. Of models that generate
-    ``predict_with_generate`` (None for True), ``generation_max_length`` in tokens (None for 225) and ``num_beams``
-    (None for 1).
+    Attributes:
+        eval_samples: The clips of the evaluation set; 0 for no evaluation, None for a tenth of those trained on.
+        max_eval_share: The share of the training's time that evaluations may take, above 0 to 1; None for 0.1.
+        predict_with_generate: Whether evaluations generate texts, of models that can; None for True.
+        generation_max_length: The most tokens of a generated text; None for 225.
+        num_beams: The beams of a generation, 1 to 1024; None for 1.
     """
 
     eval_samples: int | None = None
@@ -55,7 +57,7 @@ class EvaluationOptions:
 
 
 class PlanSettings(EvaluationSettings, total=False):
-    """What ``create_optimal_config`` takes of ``PlanOptions`` by keyword."""
+    """The fields of ``PlanOptions`` as keywords of ``create_optimal_config``."""
 
     policy: Policy
     preset: Preset
@@ -83,30 +85,52 @@ class PlanSettings(EvaluationSettings, total=False):
 
 @dataclass(frozen=True)
 class PlanOptions(EvaluationOptions):
-    """What the user asked for; ranges are checked when the plan is made.
+    """What is asked of a plan. None leaves a setting to the planner.
 
-    ``policy`` ``"fastest"`` (a search for the least predicted time) or ``"published"`` (a formula, for comparison);
-    ``preset`` ``"balanced"``, ``"speed"`` or ``"reproducible"``; ``optimizer`` by the Trainer's name; ``lr_scaling``
-    ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
-    ``"light"`` or ``"heavy"`` decides on workers; ``rule`` (``"mean"``, ``"token_mean"``, ``"shifted_token_mean"``,
-    ``"sum"``, or a function from a batch to a number) is what the loss divides by, for the guard: without it only
-    steps of models whose loss is known are split by predicted memory. A function is not saved with the plan: pass it to
-    ``manager.attach`` of a plan that was loaded. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
-    ``"bf16"``), ``gradient_checkpointing``, ``every_n_layers`` (of which checkpointing computes one again; above 1
-    with transformers from 5.23 on), ``offload_checkpoints`` (what checkpointing saves lies in pinned host memory; with
-    transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"stratified"`` or ``"bucketed"``),
-    ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model: ``"ddp"``,
-    ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``lora_rank`` (above 0 trains adapters of that rank beside
-    queries and values, as ``add_lora`` makes them, in place of the model), ``loader_rate`` (seconds of audio that a
-    worker prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that ``asrconfig
-    profile-gpu`` measured on this card; None takes the one in the cache folder). Those of ``EvaluationOptions``, too.
-    None leaves it to the policy.
+    Types are checked here, ranges when the plan is made. The fields from ``precision`` on, and those of
+    ``EvaluationOptions``, are for policy ``"fastest"`` alone.
 
-    >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
-    'adamw_torch_fused'
-    >>> PlanOptions(preset="fast")
-    Traceback (most recent call last):
-    InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
+    Attributes:
+        target_batch_size: The clips of an optimizer step, 1 to 65536.
+        safety_margin: The share of GPU memory that the plan may use, 0.70 to 0.95.
+        policy: ``"fastest"``, a search for the least predicted time, or ``"published"``, a formula, for comparison.
+        preset: ``"balanced"``, ``"speed"`` or ``"reproducible"`` (docs/plans.md).
+        optimizer: The optimizer, by the Trainer's name.
+        lr_scaling: How the learning rate follows the batch size: ``"sqrt"``, ``"linear"`` or ``"none"``.
+        base_learning_rate: The learning rate at ``base_batch_size``, above 0 and at most 1; None for 2e-5.
+        base_batch_size: The batch size that ``base_learning_rate`` is for, 1 to 65536; None for 8.
+        num_train_epochs: The passes over the data, above 0 and at most 10000; None for 3.
+        seed: The seed of the training, 0 to 2³² - 1; None for 42.
+        device_count: The GPUs that share an optimizer step, 1 to 1024; None for those present.
+        preprocessing: ``"heavy"`` where the loader has much to do with a clip: it then gets more workers than with
+            ``"light"``.
+        rule: What the loss divides by, for the guard: ``"mean"`` (clips), ``"token_mean"``, ``"shifted_token_mean"``,
+            ``"sum"``, or a function from a batch to a number. With None only steps of models whose loss is known are
+            split by predicted memory. A function is not saved with the plan: pass it to ``manager.attach`` of a plan
+            that was loaded.
+        precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``.
+        gradient_checkpointing: Whether layers are computed again in the backward pass.
+        every_n_layers: With checkpointing, one of so many layers is computed again, 1 to 65536; above 1 requires
+            transformers 5.23.
+        offload_checkpoints: Whether what checkpointing saves is kept in pinned host memory; requires transformers 5.23.
+        length_handling: The order of clips: ``"random"``, ``"grouped"``, ``"stratified"`` or ``"bucketed"``
+            (docs/batching.md).
+        max_length_s: The seconds of the longest clip to train on; longer ones are left out.
+        distributed: How several GPUs share the model: ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"`` or ``"fsdp"``.
+        lora_rank: The rank of adapters beside queries and values that train in place of the model, as ``add_lora``
+            makes them, at most 65536; 0 for none.
+        loader_rate: The seconds of audio that a loader worker prepares per second; None for the measured or an assumed
+            rate.
+        price_usd_hour: The dollars per hour of one GPU; None for the price of ``gpu_prices``.
+        gpu_profile: The file of ``asrconfig profile-gpu`` with the measured kernels of this GPU; None for the one in
+            the cache folder.
+
+    Example:
+        >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
+        'adamw_torch_fused'
+        >>> PlanOptions(preset="fast")
+        Traceback (most recent call last):
+        InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
     """
 
     target_batch_size: int = TARGET_BATCH_SIZE
@@ -148,11 +172,15 @@ class PlanOptions(EvaluationOptions):
         check_margin(self.safety_margin)
 
     def check(self) -> None:
-        """Raise ``InvalidArgumentError`` for a value that no plan can be made with."""
+        """Check all ranges, and options that exclude each other.
+
+        Raises:
+            InvalidArgumentError: No plan can be made with a value.
+        """
         native.call("plan.check", self.given())
 
     def given(self) -> dict[str, Any]:
-        """What is not left to the policy, as the library takes it."""
+        """Return the options that are not left to the policy, as the library takes them."""
         settings = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
         settings |= {"rule": "given"} if callable(self.rule) else {}
         settings |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}

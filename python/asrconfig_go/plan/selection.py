@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Selection:
-    """Clips by their index. Arrays are of type ``"q"`` and in ascending order; hours are of audio."""
+    """Which clips a plan trains on.
+
+    Clips are named by their row, in arrays of type ``"q"`` and in ascending order. Hours are hours of audio.
+    """
 
     kept: array[int]
     """What the plan trains on, clips to be split included."""
@@ -61,18 +64,29 @@ class Selection:
 
 
 def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
-    """Select the clips, by their ``durations`` in seconds, that ``config`` trains on.
+    """Select the clips that a plan trains on, by their durations.
 
-    Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
-    ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for invalid durations, and
-    ``EmptyDatasetError`` when nothing is left.
+    Clips over ``max_length_s`` and those that cannot be read are left out; those over ``chunk_length_s`` are kept and
+    listed. ``config.select`` also cuts them.
 
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
-    >>> config.max_length_s = 9.0
-    >>> select_clips([2.0, 10.0, float("nan")], config)
-    1 of 3 clips kept (0.00 h)
-    1 clip longer than 9 s left out (0.00 h)
-    1 clip that cannot be read left out
+    Args:
+        durations: The seconds of every clip; NaN where it cannot be read, as in ``scan_audio(…).durations``.
+        config: The plan.
+
+    Returns:
+        The rows of the clips, by what becomes of them.
+
+    Raises:
+        InvalidArgumentError: A duration is negative or of the wrong type, or ``config`` is no plan.
+        EmptyDatasetError: No clip is left.
+
+    Example:
+        >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+        >>> config.max_length_s = 9.0
+        >>> select_clips([2.0, 10.0, float("nan")], config)
+        1 of 3 clips kept (0.00 h)
+        1 clip longer than 9 s left out (0.00 h)
+        1 clip that cannot be read left out
     """
     if not isinstance(config, PlanRecord):
         raise InvalidArgumentError(

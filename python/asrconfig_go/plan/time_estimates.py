@@ -70,17 +70,37 @@ def estimate_step_time(
     gpu_profile: str | os.PathLike[str] | None = None,
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
-    """Estimate the time of one optimizer step: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
+    """Estimate the time of one optimizer step.
 
-    ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
-    that ``compare_gpus`` takes. ``gpu_profile``: as of ``CompareOptions``; kernels that were measured on the card
-    count here as in plans, and the answer has their day as ``measured``.
+    Args:
+        model: A known name, a folder with ``config.json``, a transformers config, or a live module.
+        gpu: The GPU, a name of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``.
+        batch: The clips of a micro-batch, 1 to 65536.
+        seconds: The seconds to which its clips are padded.
+        precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None for what suits the GPU.
+        gradient_checkpointing: Whether layers are computed again in the backward pass.
+        every_n_layers: With checkpointing, one of so many layers is computed again.
+        offload_checkpoints: Whether what checkpointing saves is kept in pinned host memory.
+        accumulation: The micro-batches of the step, 1 to 65536.
+        optimizer: The optimizer, by the Trainer's name.
+        freeze_feature_encoder: Whether the convolutional feature encoder does not train.
+        lora_rank: The rank of adapters that train in place of the model; 0 for none.
+        gpu_profile: The file of ``asrconfig profile-gpu`` with the measured kernels of this GPU; None for the one in
+            the cache folder. The answer names the day of that measurement as ``measured``.
+        measured_s: The seconds of real steps of this shape, without the first few. The answer then has a
+            ``calibration``, which ``compare_gpus`` takes.
 
-    Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
+    Returns:
+        The time and its parts.
 
-    >>> step = estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10)
-    >>> step.step_s.low < step.step_s.likely < step.step_s.high
-    True
+    Raises:
+        NotFoundError: The GPU or the model is not known.
+        InvalidArgumentError: A value is out of range.
+
+    Example:
+        >>> step = estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10)
+        >>> step.step_s.low < step.step_s.likely < step.step_s.high
+        True
     """
     request = _request(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
@@ -117,20 +137,45 @@ def estimate_run_time(
     save_steps: int = 0,
     **evaluation: Unpack[EvaluationSettings],
 ) -> RunTime:
-    """Estimate a run of ``steps`` optimizer steps, each of ``accumulation`` batches of ``batch`` clips a GPU.
+    """Estimate the time of a run: training, evaluations, checkpoints and the start.
 
-    ``seconds``: of a clip, in training and evaluation. Without ``workers`` the GPU waits while its process prepares
-    each batch, ``loader_rate`` seconds of audio per second (None: assumed). ``eval_steps`` and ``save_steps``:
-    optimizer steps between evaluations of ``eval_samples`` clips and between checkpoints; 0, none. ``evaluation``: as
-    in ``EvaluationOptions``; ``gpu_profile`` as in ``CompareOptions``. The planner estimates its runs by the same
-    functions.
+    The planner estimates its runs by the same functions.
 
-    Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
+    Args:
+        model: A known name, a folder with ``config.json``, a transformers config, or a live module.
+        gpu: The GPU, a name of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``.
+        steps: The optimizer steps of the run, 1 to 10⁹.
+        batch: The clips of a GPU's micro-batch, 1 to 65536.
+        seconds: The seconds of a clip, in training and evaluation.
+        precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None for what suits the GPU.
+        gradient_checkpointing: Whether layers are computed again in the backward pass.
+        every_n_layers: With checkpointing, one of so many layers is computed again.
+        offload_checkpoints: Whether what checkpointing saves is kept in pinned host memory.
+        accumulation: The micro-batches of a step, 1 to 65536.
+        optimizer: The optimizer, by the Trainer's name.
+        freeze_feature_encoder: Whether the convolutional feature encoder does not train.
+        lora_rank: The rank of adapters that train in place of the model; 0 for none.
+        gpu_profile: The file of ``asrconfig profile-gpu`` with the measured kernels of this GPU; None for the one in
+            the cache folder.
+        workers: The loader workers of each GPU, 0 to 1024. With 0 the GPU waits while its process prepares each batch.
+        loader_rate: The seconds of audio that a loader worker prepares per second; None for an assumed rate.
+        eval_steps: The optimizer steps between evaluations; 0 for none. Evaluations require ``eval_samples``.
+        eval_batch: The clips of a GPU's evaluation batch; None for ``batch``.
+        save_steps: The optimizer steps between checkpoints; 0 for none.
+        evaluation: Fields of ``EvaluationOptions``. ``eval_samples`` are the clips of each evaluation.
 
-    >>> shape = {"batch": 16, "seconds": 10}
-    >>> run = estimate_run_time("whisper-small", "T4", steps=4000, eval_steps=1000, eval_samples=500, **shape)
-    >>> run.run_parts.evaluation.likely < run.run_parts.training.likely < run.run_hours.likely
-    True
+    Returns:
+        The time and its parts.
+
+    Raises:
+        NotFoundError: The GPU or the model is not known.
+        InvalidArgumentError: A value is out of range, or there are evaluations without ``eval_samples``.
+
+    Example:
+        >>> shape = {"batch": 16, "seconds": 10}
+        >>> run = estimate_run_time("whisper-small", "T4", steps=4000, eval_steps=1000, eval_samples=500, **shape)
+        >>> run.run_parts.evaluation.likely < run.run_parts.training.likely < run.run_hours.likely
+        True
     """
     check_keywords(evaluation, EvaluationSettings.__annotations__, "estimate_run_time")
     request = _request(
@@ -236,14 +281,28 @@ def find_step_calibration(
     lora_rank: int = 0,
     freeze_feature_encoder: bool = False,
 ) -> StepCalibration | None:
-    """What earlier trainings with the installed torch measured of ``model`` on ``gpu``; None when there was none.
+    """Find what earlier trainings measured of a model's steps on a GPU.
 
-    ``model`` is what ``compare_gpus`` takes; models of one architecture, width and depth that train the same share of
-    their weights are one. With None of ``precision`` and ``gradient_checkpointing`` the newest measurement with any
-    counts. Raises ``NotFoundError`` for an unknown GPU or model.
+    Only trainings with the installed version of torch count. Models of one architecture, width and depth that train the
+    same share of their weights are one.
 
-    >>> find_step_calibration("wav2vec2-base", "H200") is None  # nothing was trained here
-    True
+    Args:
+        model: What ``compare_gpus`` takes.
+        gpu: The GPU, a name of the catalogue.
+        precision: The precision of the training; None for any.
+        gradient_checkpointing: Whether the training used checkpointing; None for either.
+        lora_rank: The rank of the training's adapters; 0 for none.
+        freeze_feature_encoder: Whether the convolutional feature encoder did not train.
+
+    Returns:
+        The newest measurement; None where there is none.
+
+    Raises:
+        NotFoundError: The GPU or the model is not known.
+
+    Example:
+        >>> find_step_calibration("wav2vec2-base", "H200") is None  # nothing was trained here
+        True
     """
     counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
     card = _card(checked("gpu", gpu, str))
