@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchSizeProbe:
-    """One trial: the batch size, whether it fits, the peak of reserved bytes (None on a CPU), and seconds taken."""
+    """One trial of a search.
+
+    Attributes:
+        batch: The samples of the micro-batch.
+        fits: Whether forward and backward ran without running out of memory.
+        peak_reserved: The peak of reserved memory in bytes; None on a CPU.
+        seconds: The time that the trial took, with a repetition if there was one.
+    """
 
     batch: int
     fits: bool
@@ -40,10 +47,19 @@ class BatchSizeProbe:
 
 @dataclass(frozen=True, repr=False)
 class BatchSizeSearch:
-    """The result of a search: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 if none does.
+    """The result of a search for the largest micro-batch.
 
-    ``start`` is the size that the search began with, and ``start_source`` says why; ``inputs`` is what the trials ran
-    on. The optimizer's states took ``optimizer_bytes``.
+    Attributes:
+        micro_batch: The largest size from ``low`` to ``high`` that fits; 0 if none does.
+        probes: The trials, in order.
+        start: The size that the search began with.
+        start_source: Why it began with that size, in words.
+        low: The smallest size allowed.
+        high: The largest size allowed.
+        seconds: The duration of the clips; None for texts and other inputs whose duration is not known.
+        inputs: What the trials ran on, in words.
+        optimizer_bytes: The bytes of the optimizer's states; 0 if none were allocated.
+        notes: What was assumed, moved or skipped, in words.
     """
 
     micro_batch: int
@@ -94,27 +110,47 @@ def find_max_batch_size(
     batch: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> BatchSizeSearch:
-    """Find the largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
+    """Find the largest micro-batch that trains on this device, by trying.
 
-    A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; for a stream pass a
-    collated ``batch``. A model runs ``model(**batch_fn(samples))``, or made-up clips of ``seconds`` seconds, or, with a
-    tokenizer as ``batch_fn``, texts of ``max_length`` tokens; in ``precision`` (``"fp32"``, ``"fp16"``, ``"bf16"``), on
-    top of accumulated gradients where ``accumulation`` is above 1. ``optimizer`` is a torch optimizer or the Trainer's
-    name of one; the default is the trainer's own, or AdamW for a model.
+    Each trial runs forward and backward with the optimizer's states allocated. Afterwards weights, gradients, buffers,
+    modes, random numbers and the trainer are as before, even if a trial raises. A model on the CPU beside a GPU is
+    moved there for the search, and back. Errors of a trial other than running out of GPU memory propagate.
 
-    A model on the CPU beside a GPU is moved there for the search, and back.
+    Args:
+        model_or_trainer: A model, which runs ``model(**batch)``, or a ``Trainer``, which runs its own step on its
+            longest clips by its column of lengths, or without one on its first clips.
+        batch_fn: A function that returns the inputs for a number of samples; for a model also a tokenizer, for texts of
+            ``max_length`` tokens. None for made-up clips of ``seconds`` seconds with a model, and for the trainer's own
+            clips.
+        seconds: The seconds to which a trainer's clips are stretched or cut, or of a model's made-up clips; None for a
+            trainer's clips as they are. Required for a model without ``batch_fn`` and ``max_length``.
+        max_length: The tokens of made-up texts, for a model of texts; required with a tokenizer.
+        low: The smallest size to try, in samples.
+        high: The largest size to try, up to 65536.
+        start: A first guess: a number of samples, or a ``MemoryModel`` for clips whose ``seconds`` are known. None, on
+            a GPU, for what a trace of the model predicts, where it can be traced; otherwise for ``low``. A right guess
+            takes two trials, one within a factor of two about four.
+        optimizer: A torch optimizer or, for a model, the Trainer's name of one; None for the trainer's own, or AdamW
+            for a model.
+        precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``, for a model; None for fp32. A trainer has its own.
+        accumulation: Above 1, a model's trial runs on top of accumulated gradients; None for 1. A trainer has its own.
+        batch: A collated batch for a trainer whose dataset has no column of lengths; required where the dataset is a
+            stream.
+        progress: Whether to show a progress bar.
 
-    ``start`` is a first guess: a number of samples, or a ``MemoryModel``. Without one, a search on a GPU traces the
-    model, or starts from ``low``. A right guess takes two trials, one within a factor of two about four. ``progress``
-    shows a bar.
+    Returns:
+        The largest size that fits, with every trial.
 
-    Afterwards weights, gradients, buffers, modes, random numbers and the trainer are as before, even if a trial raises.
-    Errors other than running out of GPU memory propagate. Raises ``InfeasiblePlanError`` when the states of the
-    optimizer alone do not fit, ``InvalidArgumentError`` for bad ranges, no loss, nothing to train or several processes.
+    Raises:
+        InvalidArgumentError: The range is empty, there is no loss or nothing to train, an argument does not apply, or
+            several processes or GPUs train.
+        InfeasiblePlanError: The weights, or the states of the optimizer alone, do not fit.
+        UnsupportedError: The optimizer steps within backward, or a trial changed weights, which cannot be restored.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> find_max_batch_size(small_model(tokens=12, seed=0), seconds=1.0, high=2).micro_batch
-    2
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> find_max_batch_size(small_model(tokens=12, seed=0), seconds=1.0, high=2).micro_batch
+        2
     """
     _check(low, high, seconds, start)
     with contextlib.ExitStack() as stack:

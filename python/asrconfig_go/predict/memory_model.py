@@ -38,15 +38,16 @@ _USUAL_TOKENS = 448  # what Whisper generates at most
 
 
 class MemoryModel(OpenedTrace):
-    """One model with its training settings, opened for questions of a few milliseconds each.
+    """A traced model with its training settings, which answers memory questions in milliseconds.
 
-    Made by ``MemoryModel.trace`` or ``MemoryModel.load``. A context manager; otherwise it is closed when it is no
-    longer used.
+    Create it by ``MemoryModel.trace`` or ``MemoryModel.load``. It is a context manager; otherwise it is closed when it
+    is garbage-collected.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
-    ...     memory.estimate(batch=8, seconds=10.0).fits
-    True
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+        ...     memory.estimate(batch=8, seconds=10.0).fits
+        True
     """
 
     @classmethod
@@ -72,18 +73,43 @@ class MemoryModel(OpenedTrace):
         cache: bool = True,
         progress: bool = True,
     ) -> MemoryModel:
-        """Record a training step of ``model`` (see ``estimate_memory``) at a few shapes, or find an earlier recording.
+        """Record a training step of a model at a few shapes, or load an earlier recording from the cache.
 
-        ``allocator`` is as for ``estimate_memory``, whatever the environment of this process holds. ``devices`` share a
-        step, as many as ``gpu`` names and one of this machine's where it is None: with several, NCCL's memory counts.
+        Args:
+            model: The model, as for ``estimate_memory``.
+            batch_fn: A function of ``(batch, length, labels)`` that returns the model's keyword arguments as tensors,
+                for a model whose input is not known here; None where it follows from the model.
+            precision: ``"fp32"``, or ``"fp16"`` or ``"bf16"`` for mixed precision.
+            gradient_checkpointing: False, True, ``"reentrant"`` or ``"non_reentrant"``.
+            optimizer: The Trainer's name of an optimizer.
+            accumulation: The micro-batches of an optimizer step.
+            every_n_layers: Above 1, each n-th layer alone is checkpointed, as by transformers 5.23.
+            offload_checkpoints: Whether checkpoints are saved in pinned host memory, as by transformers 5.23.
+            freeze_feature_encoder: Whether the convolutional front end is frozen, as by
+                ``model.freeze_feature_encoder()``. Call that first for a live module.
+            lora_rank: Above 0, adapters of this rank are trained, as ``add_lora`` makes them.
+            gpu: A GPU of the catalogue; None for this machine's, if there is one.
+            devices: The GPUs that share a step; with several, NCCL's memory is included. None for as many as ``gpu``
+                names, or one of this machine's.
+            allocator: The value of PYTORCH_CUDA_ALLOC_CONF, whatever the environment of this process holds. The default
+                is that of a plan; ``""`` for PyTorch's own settings.
+            points: The shapes to record, each (batch, input length, label length); None for shapes that let all others
+                be computed.
+            length_per_second: The units of input length in a second of audio, with ``batch_fn``: samples, or frames of
+                features.
+            loss: A function of ``(model, batch)`` that returns the loss; None for ``model(**batch).loss``.
+            cache: Whether recordings are read from the cache and written to it. With ``loss``, or with a function as
+                ``model``, none is.
+            progress: Whether tracing shows a progress bar.
 
-        ``batch_fn(batch, length, labels)`` returns the model's keyword arguments for models whose input is not known
-        here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
-        ``loss(model, batch)`` replaces ``model(**batch).loss``. With it, or with a function as ``model``, nothing is
-        kept in the cache.
+        Returns:
+            The opened memory model.
 
-        Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
-        recorded.
+        Raises:
+            InvalidArgumentError: A value is out of its range, or the model cannot be read or built.
+            NotFoundError: The name of the model or of the GPU is unknown.
+            UnsupportedError: torch is not installed, or the step cannot be recorded: a ``TraceError`` with the
+                operation and the module.
         """
         settings = MemorySettings(
             precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator,
@@ -106,9 +132,21 @@ class MemoryModel(OpenedTrace):
 
     @classmethod
     def of_known(cls, name: str, *, gpu: str | None, record: bool | None, **settings: Any) -> MemoryModel | None:
-        """The recording of a known model that comes with the package; None where there is none for these settings.
+        """Open the recording of a known model that comes with the package.
 
-        ``record`` True takes none, None only one that shows what the installed packages do, or where none are.
+        Args:
+            name: The name of the model.
+            gpu: A GPU of the catalogue; None for this machine's, if there is one.
+            record: True for no recording of the package; None for one only where torch is not installed, or the
+                installed packages are those of the recordings; False for one in any case.
+            **settings: The fields of ``MemorySettings``.
+
+        Returns:
+            The memory model; None where the package has no recording for these settings.
+
+        Raises:
+            InvalidArgumentError: A setting is out of its range.
+            NotFoundError: The name of the GPU is unknown.
         """
         from .recordings import find_recording, is_current
 
@@ -122,7 +160,22 @@ class MemoryModel(OpenedTrace):
     def load(
         cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = ALLOCATOR
     ) -> MemoryModel:
-        """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
+        """Open a recorded trace.
+
+        Args:
+            trace: A ``Trace``, or the path of a file that ``Trace.save`` wrote.
+            gpu: A GPU of the catalogue; None for this machine's, if there is one.
+            allocator: The value of PYTORCH_CUDA_ALLOC_CONF; ``""`` for PyTorch's own settings.
+
+        Returns:
+            The memory model. Its other settings are those of the trace.
+
+        Raises:
+            InvalidArgumentError: ``trace`` is neither a trace nor a path.
+            NotFoundError: There is no such file, or the name of the GPU is unknown.
+            CorruptFileError: The file is not a trace.
+            VersionMismatchError: The trace was recorded by another version of the package.
+        """
         if isinstance(trace, str | os.PathLike):
             request = {"path": str(user_path(trace, "trace").absolute())}
         elif not hasattr(trace, "segments"):
@@ -142,11 +195,23 @@ class MemoryModel(OpenedTrace):
         evaluation_batch: int | None = None,
         timeline: int = _POINTS,
     ) -> MemoryEstimate:
-        """The memory of steps with ``batch`` samples of ``seconds`` seconds and ``labels`` label tokens each.
+        """Estimate the memory of steps with micro-batches of one shape.
 
-        Without ``labels`` a usual text of that duration is assumed. A step has ``accumulation`` micro-batches, as many
-        as were traced where it is None. ``evaluation_batch`` adds ``.evaluation``. ``timeline`` is the most points to
-        keep, 0 for none.
+        Args:
+            batch: The clips of a micro-batch, at least 1.
+            seconds: The seconds of its longest clip, above 0.
+            labels: The tokens of its longest text; None for the usual number of that duration.
+            accumulation: The micro-batches of a step; None for as many as were traced.
+            evaluation_batch: The clips of an evaluation batch, for ``.evaluation``; None for no evaluation.
+            timeline: The most points of ``.timeline``; 0 for none.
+
+        Returns:
+            The plain prediction, without a safety margin.
+
+        Raises:
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, or the
+                memory model is closed.
+            UnsupportedError: No formula answers for this shape, and it cannot be traced.
         """
         shape = Shape(batch, seconds, labels)
         request = self.step_request(shape)
@@ -164,7 +229,18 @@ class MemoryModel(OpenedTrace):
         return dataclasses.replace(estimate, remedies=(smaller_batch(self, shape),))
 
     def as_recorded(self, steps: int = STEPS, *, timeline: int = _POINTS) -> MemoryEstimate:
-        """The memory of ``steps`` iterations of a loop that was recorded without shapes, as ``MemoryRecorder`` does."""
+        """Estimate the memory of a loop that was recorded without shapes, as by ``MemoryRecorder``.
+
+        Args:
+            steps: The iterations of the loop to replay, 1 to 1000.
+            timeline: The most points of ``.timeline``; 0 for none.
+
+        Returns:
+            The plain prediction, without a safety margin.
+
+        Raises:
+            InvalidArgumentError: ``steps`` is out of its range, or the memory model is closed.
+        """
         request = {**self.common_request(self.target.limit_bytes), "steps": positive("steps", steps, 1000)}
         return self._simulated(request, timeline)
 
@@ -179,7 +255,21 @@ class MemoryModel(OpenedTrace):
         )  # fmt: skip
 
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
-        """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
+        """Estimate the memory of an evaluation with batches of one shape.
+
+        Args:
+            batch: The clips of a batch, at least 1.
+            seconds: The seconds of its longest clip, above 0.
+            labels: The tokens of its longest text; None for the usual number of that duration.
+
+        Returns:
+            The memory on the GPU and on the host, without a limit.
+
+        Raises:
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, or the
+                memory model is closed.
+            UnsupportedError: The trace has no evaluation, or none of this shape.
+        """
         shape = Shape(batch, seconds, labels)
         # For the outputs alone: expandable segments do not round up, and the outputs often exist only at the end.
         exact = {"limit_bytes": None, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}

@@ -39,7 +39,7 @@ STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, th
 
 
 class OpenedTrace:
-    """One model with its training settings: what every question about its memory is made of."""
+    """One traced model with its training settings, and the lengths, limits and requests of its memory questions."""
 
     def __init__(
         self,
@@ -74,12 +74,20 @@ class OpenedTrace:
         return traced if self._label in ("", traced) else f"{self._label} ({traced})"
 
     def aim(self, target: Target) -> None:
-        """Answer for another GPU from here on; its kernels must be the traced ones (``kernel_class``)."""
+        """Answer for another GPU from now on.
+
+        Args:
+            target: The GPU. Its kernels must be the traced ones (``kernel_class``).
+        """
         self.target = target
         self.apply(find_calibration(self.model_key, target.name))
 
     def apply(self, calibration: Calibration | None) -> None:
-        """Correct every answer from here on by a calibration; None removes it."""
+        """Correct every answer from now on by a calibration.
+
+        Args:
+            calibration: The measurement; None removes the correction.
+        """
         self.calibration = calibration
         if calibration is not None and calibration.context_bytes is not None:
             measured = calibration.context_bytes
@@ -96,21 +104,48 @@ class OpenedTrace:
         near: int = 1,
         most: int = MAX_BATCH,
     ) -> int:
-        """The largest micro-batch up to ``most`` that fits, 0 when even one sample does not, by simulations.
+        """Return the largest micro-batch that fits, found by simulations.
 
-        A batch fits whose peak of reserved memory stays within the limit, without giving cached memory back on its way.
-        ``limit_bytes`` is what the allocator may reserve in all; without it, what the given GPU leaves. The search
-        begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection; where
-        each batch has to be traced, at the size to which two smaller ones point.
+        A batch fits if its peak of reserved memory stays within the limit without the allocator freeing its cache on
+        the way. The search begins at ``near``, in steps that double until the answer lies between two sizes, and
+        continues by bisection; where each batch has to be traced, at the size to which two smaller ones point.
+
+        Args:
+            seconds: The seconds of the longest clip, above 0.
+            limit_bytes: The bytes that the allocator may reserve in all; None for what the GPU of this model leaves.
+            labels: The tokens of the longest text; None for the usual number of that duration.
+            near: The size at which the search begins.
+            most: The largest size to consider, up to 65536.
+
+        Returns:
+            The clips of the micro-batch, at most ``most``; 0 if not even one fits.
+
+        Raises:
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, there is
+                neither a limit nor a GPU, or the memory model is closed.
+            UnsupportedError: No formula answers for a batch, and it cannot be traced.
         """
         return self.largest_batches([Shape(1, seconds, labels)], limit_bytes, near=near, most=most)[0]
 
     def largest_batches(
         self, longest: Sequence[Shape], limit_bytes: int | None = None, *, near: int = 1, most: int = MAX_BATCH
     ) -> list[int]:
-        """``largest_batch`` for the ``longest`` samples of several lengths, the shortest first; it never rises.
+        """Return the largest micro-batch that fits for each of several lengths.
 
-        Lengths between two of the same answer are not simulated.
+        Lengths between two with the same answer are not simulated.
+
+        Args:
+            longest: The longest clip of each length, as a ``Shape``, the shortest first.
+            limit_bytes: The bytes that the allocator may reserve in all; None for what the GPU of this model leaves.
+            near: The size at which the search begins.
+            most: The largest size to consider, up to 65536.
+
+        Returns:
+            The clips of the micro-batch of each length, as by ``largest_batch``; they never increase with the length.
+
+        Raises:
+            InvalidArgumentError: As ``largest_batch``.
+            UnsupportedError: No formula answers for a batch, and it cannot be traced.
         """
         limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
         if limit is None:
@@ -147,12 +182,33 @@ class OpenedTrace:
         return max(1, limit_bytes - clips * held // (shape.batch * self.settings.accumulation))
 
     def determines(self, batch: int, seconds: float, labels: int | None = None) -> bool:
-        """Whether formulas answer exactly for this shape; else it is traced when it is asked about."""
+        """Return whether formulas answer exactly for this shape; any other shape is traced when it is asked about.
+
+        Args:
+            batch: The clips of a micro-batch, at least 1.
+            seconds: The seconds of its longest clip, above 0.
+            labels: The tokens of its longest text; None for the usual number of that duration.
+
+        Returns:
+            Whether the trace determines the shape.
+
+        Raises:
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, or the
+                memory model is closed.
+        """
         request = self._question(Shape(batch, seconds, labels), "train")
         return bool(native.call("memory.determined", {key: request[key] for key in ("trace", *_SHAPE)})["exactly"])
 
     def prepare(self, shapes: Sequence[Shape]) -> None:
-        """Trace those shapes together that formulas do not determine, which takes less than one after the other."""
+        """Trace together those shapes that formulas do not determine, which is faster than one after the other.
+
+        Args:
+            shapes: The micro-batches that will be asked about.
+
+        Raises:
+            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
+            UnsupportedError: A shape cannot be traced.
+        """
         if self._shapes is None:
             return
         missing = [self._shapes.missing(self._question(shape, "train")) for shape in shapes]
@@ -161,7 +217,7 @@ class OpenedTrace:
 
     @contextlib.contextmanager
     def by_formulas(self) -> Iterator[None]:
-        """Inside, nothing is traced: what no formula determines is answered by bounds, or raises."""
+        """Trace nothing inside: what no formula determines is answered by bounds, or raises ``UnsupportedError``."""
         shapes, self._shapes = self._shapes, None
         try:
             yield
@@ -169,9 +225,20 @@ class OpenedTrace:
             self._shapes = shapes
 
     def work(self, batch: int, seconds: float, labels: int | None = None) -> dict[str, Any]:
-        """What the kernels of one micro-batch of this shape do, as ``timing.step`` takes it.
+        """Return what the kernels of one micro-batch compute and move.
 
-        Raises ``UnsupportedError`` where the trace does not hold it.
+        Args:
+            batch: The clips of the micro-batch, at least 1.
+            seconds: The seconds of its longest clip, above 0.
+            labels: The tokens of its longest text; None for the usual number of that duration.
+
+        Returns:
+            The work, as the library's ``timing.step`` takes it.
+
+        Raises:
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, or the
+                memory model is closed.
+            UnsupportedError: The trace does not contain the work of this shape.
         """
         request = self.step_request(Shape(batch, seconds, labels))
         return dict(native.call("memory.work", {key: request[key] for key in ("trace", *_SHAPE)}))
@@ -183,11 +250,21 @@ class OpenedTrace:
 
     @property
     def row_kind(self) -> RowKind:
-        """What people call the rows of its batches."""
+        """``"texts"`` where the rows of its batches are texts, else ``"clips"``."""
         return "texts" if self.about.get("row_kind") == "texts" else "clips"
 
     def length(self, seconds: float) -> int:
-        """The input length of a batch whose longest clip has this duration, in samples or frames of features."""
+        """Return the input length of a batch whose longest clip has this duration.
+
+        Args:
+            seconds: The seconds of the clip, above 0.
+
+        Returns:
+            The length in samples, frames of features or tokens, as the model takes it.
+
+        Raises:
+            InvalidArgumentError: The clip is longer than the model takes.
+        """
         about = self.about
         return input_length(
             seconds, self.length_per_second, fixed=about.get("fixed_length"), longest=about.get("max_length"),
@@ -195,16 +272,29 @@ class OpenedTrace:
         )  # fmt: skip
 
     def labels(self, seconds: float) -> int:
-        """A usual number of label tokens for this duration."""
+        """Return the usual number of label tokens of a clip of this duration.
+
+        Args:
+            seconds: The seconds of the clip.
+
+        Returns:
+            The tokens, at least 1, within the model's positions.
+        """
         usual = max(1, round(seconds * float(self.about.get("labels_per_second") or 15)))
         longest = self.about.get("max_labels")
         return min(usual, int(longest)) if longest else usual
 
     def cache_bytes(self, tokens: int) -> int:
-        """Keys and values, in float16, of a text of so many tokens and of the frames that it is made of.
+        """Return the bytes of the keys and values that generating one text keeps, in float16.
 
         Each token and, for cross-attention, each frame has a key and a value in each layer
-        (transformers.cache_utils.EncoderDecoderCache). 0 of a model that does not generate.
+        (transformers.cache_utils.EncoderDecoderCache).
+
+        Args:
+            tokens: The tokens of the text; more than the model's positions count as that many.
+
+        Returns:
+            The bytes for one clip; 0 for a model that does not generate.
         """
         layers, width = self.about.get("decoder_layers"), self.about.get("decoder_width")
         if not layers or not width:
@@ -214,17 +304,28 @@ class OpenedTrace:
 
     @property
     def is_open(self) -> bool:
-        """Whether it still answers: ``close`` was not called."""
+        """Whether the trace is open: ``close`` was not called."""
         return self._finalizer.alive
 
     def close(self) -> None:
-        """Give the trace's memory back; a second call does nothing."""
+        """Free the memory of the trace. A second call does nothing."""
         self._finalizer()
         if self._shapes is not None:
             self._shapes.close()
 
     def evaluated(self, shape: Shape) -> dict[str, Any]:
-        """The simulation of evaluation batches of this shape, without a limit."""
+        """Simulate evaluation batches of one shape, without a limit.
+
+        Args:
+            shape: The batch.
+
+        Returns:
+            The answer of the library's ``memory.simulate``.
+
+        Raises:
+            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
+            UnsupportedError: The trace has no evaluation, or none of this shape.
+        """
         return dict(native.call("memory.simulate", {**self.step_request(shape, "evaluate"), "limit_bytes": None}))
 
     @property
@@ -237,7 +338,17 @@ class OpenedTrace:
         return None if limit is None else max(1, int(limit / self.factor))
 
     def common_request(self, limit: int | None) -> dict[str, Any]:
-        """The part that all requests share, for an allocator that may reserve ``limit`` bytes."""
+        """Build the part that all requests to the library share.
+
+        Args:
+            limit: The bytes that the allocator may reserve in all; None for no limit.
+
+        Returns:
+            The fields of the request.
+
+        Raises:
+            InvalidArgumentError: The memory model is closed.
+        """
         if not self.is_open:
             raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
         return {
@@ -259,7 +370,18 @@ class OpenedTrace:
         return labels
 
     def label_lengths(self, durations: list[float], labels: Sequence[int] | None) -> list[int]:
-        """The label length of every clip, as passed or as usual."""
+        """Return the label length of each clip: as passed, or the usual one.
+
+        Args:
+            durations: The seconds of each clip.
+            labels: The tokens of each clip's text; None for the usual number.
+
+        Returns:
+            The tokens of each clip's text.
+
+        Raises:
+            InvalidArgumentError: There are not as many labels as clips, or a text is longer than the model takes.
+        """
         if labels is None:
             return [self.labels(s) for s in durations]
         if len(labels) != len(durations):
@@ -269,7 +391,19 @@ class OpenedTrace:
         return [self._check_positions(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
 
     def step_request(self, shape: Shape, kind: str = "train") -> dict[str, Any]:
-        """The request for steps or evaluations of this shape, which is traced where no formula is exact."""
+        """Build the request for steps or evaluations of one shape, which is traced first where no formula is exact.
+
+        Args:
+            shape: The micro-batch.
+            kind: ``"train"`` or ``"evaluate"``.
+
+        Returns:
+            The fields of the request.
+
+        Raises:
+            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
+            UnsupportedError: The shape cannot be traced.
+        """
         request = self._question(shape, kind)
         return request if self._shapes is None else self._shapes.exactly(request)
 
@@ -290,18 +424,30 @@ class OpenedTrace:
 
 
 def memory_table(memory: OpenedTrace, longest_s: float, limit_bytes: int | None = None) -> Table:
-    """Rows of seconds and the largest micro-batch of clips of up to that length that is predicted to fit.
+    """Return the largest micro-batch that is predicted to fit, by the length of its longest clip.
 
-    Rows are half seconds up to ``longest_s``, as the guard asks: micro-batches that are full by this table are full for
-    the guard. Of lengths with the same micro-batch the longest is a row. ``limit_bytes`` is what the allocator may
-    reserve in all; without it, what the GPU that the model was traced for leaves. Raises ``InvalidArgumentError`` as
-    ``MemoryModel.largest_batch`` does.
+    Rows are every half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
+    full for the guard. Of lengths with the same micro-batch only the longest is a row.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
-    ...     table = memory_table(memory, 2.0)
-    >>> [seconds for seconds, _ in table]
-    [0.5, 1.0, 1.5, 2.0]
+    Args:
+        memory: The memory model.
+        longest_s: The seconds of the longest clip, above 0 and up to 65536; rounded up to half a second.
+        limit_bytes: The bytes that the allocator may reserve in all; None for what the GPU of the memory model leaves.
+
+    Returns:
+        Rows of seconds and the largest micro-batch of clips of up to that length; 0 where not even one clip fits.
+
+    Raises:
+        InvalidArgumentError: ``longest_s`` is out of its range or longer than the model takes, there is neither a limit
+            nor a GPU, or the memory model is closed.
+        UnsupportedError: No formula answers for a batch, and it cannot be traced.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+        ...     table = memory_table(memory, 2.0)
+        >>> [seconds for seconds, _ in table]
+        [0.5, 1.0, 1.5, 2.0]
     """
     longest_s = checked("longest_s", longest_s, float)
     if not 0 < longest_s <= _LONGEST_S:

@@ -71,30 +71,52 @@ def estimate_memory(
     cache: bool = True,
     progress: bool = True,
 ) -> MemoryEstimate:
-    """Estimate the GPU memory of training ``model``: peaks, what holds them, and whether it fits.
+    """Estimate the GPU memory of training a model: peaks, what holds them, and whether it fits.
 
-    ``model`` is a ``torch.nn.Module``, a function that builds one, a transformers config (object or dictionary), a
-    folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
-    its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
-    ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
-    checkpoints each n-th layer alone, ``offload_checkpoints`` keeps what checkpoints save in pinned host memory
-    (``.pinned_bytes``), both as transformers 5.23 does; ``lora_rank`` above 0 trains adapters, as ``add_lora`` makes
-    them; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF: what a plan
-    sets when left out, "" for PyTorch's own defaults. ``gpu`` names a GPU of the catalogue; None takes this machine's,
-    if there is one. ``evaluation_batch`` adds the memory of evaluating (traced models only).
+    By default the training step is recorded with imaginary tensors, without a GPU, and replayed through a simulation of
+    PyTorch's allocator. This takes seconds the first time; later the recording comes from the cache. Recordings of
+    known models come with the package, and need no torch.
 
-    ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
-    of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; of known models
-    recordings come with the package, which answer without torch. ``"published"``: the formula of the policy of that
-    name; ``"auto"``: the first of them that works, with an ``EstimatorWarning`` where tracing failed.
+    Args:
+        model: A ``torch.nn.Module``, a function that builds one, a transformers config (object or dictionary), a folder
+            with ``config.json``, or a name: one of ``known_models``, or of the Hugging Face Hub.
+        batch: The clips of a micro-batch, at least 1.
+        seconds: The seconds of its longest clip, above 0; of a model of texts, its tokens / 50.
+        labels: The tokens of its longest text; None for the usual number of that duration.
+        precision: ``"fp32"``, or ``"fp16"`` or ``"bf16"`` for mixed precision.
+        gradient_checkpointing: False, True, ``"reentrant"`` or ``"non_reentrant"``.
+        optimizer: The Trainer's name of an optimizer.
+        accumulation: The micro-batches of an optimizer step.
+        every_n_layers: Above 1, each n-th layer alone is checkpointed, as by transformers 5.23.
+        offload_checkpoints: Whether checkpoints are saved in pinned host memory (``.pinned_bytes``), as by transformers
+            5.23.
+        freeze_feature_encoder: Whether the convolutional front end is frozen, as by ``model.freeze_feature_encoder()``.
+            Call that first for a live module.
+        lora_rank: Above 0, adapters of this rank are trained, as ``add_lora`` makes them.
+        gpu: A GPU of the catalogue, ``"T4"``; with several, ``"2xT4"``, NCCL's memory is included. None for this
+            machine's GPU, if there is one.
+        evaluation_batch: The clips of an evaluation batch, for ``.evaluation``; None for no evaluation. Only traces
+            answer it.
+        estimator: ``"trace"`` for the simulation, ``"published"`` for the formula of the policy of that name, or
+            ``"auto"`` for the first of them that works, with an ``EstimatorWarning`` where tracing failed.
+        allocator: The value of PYTORCH_CUDA_ALLOC_CONF. The default is that of a plan; ``""`` for PyTorch's own
+            settings.
+        cache: Whether recordings are read from the cache and written to it.
+        progress: Whether tracing shows a progress bar.
 
-    The answer is the plain prediction, without a safety margin. Raises ``InvalidArgumentError`` for a value out of its
-    range, ``NotFoundError`` for an unknown name, and with ``estimator="trace"`` ``TraceError`` for a step that cannot
-    be traced.
+    Returns:
+        The plain prediction, without a safety margin. Where it does not fit, its ``remedies`` are changes that would.
 
-    >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", progress=False)
-    >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
-    (True, 3.5)
+    Raises:
+        InvalidArgumentError: A value is out of its range, or the model cannot be read or built.
+        NotFoundError: The name of the model or of the GPU is unknown.
+        UnsupportedError: With ``estimator="trace"``, the step cannot be traced (``TraceError``), or torch is not
+            installed; with the formula, ``lora_rank`` is above 0.
+
+    Example:
+        >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", progress=False)
+        >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
+        (True, 3.5)
     """
     checked("estimator", estimator, Estimator)
     settings = MemorySettings(
@@ -172,10 +194,25 @@ def batch_table(
     progress: bool = True,
     **settings: Any,
 ) -> BatchTable:
-    """Peaks and the largest micro-batch for clips of 5, 10, 20 and 30 s, and up to ``seconds`` where it is given.
+    """Compute peaks and the largest micro-batch for clips of 5, 10, 20 and 30 s, or up to another length.
 
-    ``settings`` are those of ``estimate_memory``; a model whose input has one length has one row. Raises as
-    ``MemoryModel.trace`` does.
+    Args:
+        model: The model, as for ``estimate_memory``.
+        seconds: The seconds of the longest row; None for 30 s, or for what the model takes at most. A model whose input
+            has one length has one row.
+        labels: The tokens of the longest text; None for the usual number of each duration.
+        gpu: A GPU of the catalogue; None for this machine's, if there is one.
+        cache: Whether recordings are read from the cache and written to it.
+        progress: Whether tracing shows a progress bar.
+        **settings: The training settings of ``estimate_memory``: ``precision`` to ``lora_rank``, and ``allocator``.
+
+    Returns:
+        A row for each length.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range.
+        NotFoundError: The name of the model or of the GPU is unknown.
+        UnsupportedError: The step cannot be traced (``TraceError``), or torch is not installed.
     """
     with _opened(model, MemorySettings(**settings), gpu, cache, progress) as memory:
         lengths = _table_lengths(memory, seconds)
