@@ -134,21 +134,30 @@ _MAX_RANK = 4096  # as MAX_RANK of memory_settings
 
 
 def add_lora(model: Module, rank: int, *, seed: int = 0) -> PeftModel:
-    """Return ``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` on the query and value projections.
+    """Add LoRA adapters to the query and value projections of a model, which train in its place.
 
     A CTC head trains, too, as does an audio LLM's projector between the encoder and the language model. Everything else
     is frozen. The layers are changed in place, so use the returned model. The adapters change no output before the
-    first step; their initial weights depend on ``seed`` alone. Models that bitsandbytes loaded in 8 or 4 bits are
-    prepared by ``peft.prepare_model_for_kbit_training``. Plan with the same rank (``lora_rank``) or with the returned
-    model, and call this before ``config.apply(model)``.
+    first step. Models that bitsandbytes loaded in 8 or 4 bits are prepared by ``peft.prepare_model_for_kbit_training``.
+    Plan with the same rank (``lora_rank``) or with the returned model, and call this before ``config.apply(model)``.
 
-    Raises ``UnsupportedError`` without PEFT, and for models whose attention would not run the adapters;
-    ``InvalidArgumentError`` for a model that has adapters.
+    Args:
+        model: A transformers model without adapters.
+        rank: The rank of the adapters, 1 to 4096.
+        seed: The seed of the adapters' initial weights, which depend on nothing else.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> model = add_lora(small_model(tokens=12, seed=0), rank=4)
-    >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
-    7692
+    Returns:
+        The model as a ``peft.PeftModel``.
+
+    Raises:
+        UnsupportedError: PEFT is not installed, or the model's attention would not run the adapters.
+        InvalidArgumentError: The rank is out of range, or the model has adapters.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> model = add_lora(small_model(tokens=12, seed=0), rank=4)
+        >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
+        7692
     """
     check_seed(seed)
     _check(model, checked("lora_rank", rank, int))

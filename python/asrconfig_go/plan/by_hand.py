@@ -19,16 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class HandComparison(Shown, kind="by hand"):
-    """Trainings with settings by hand and with the plan's, one for each machine."""
+    """Trainings with settings by hand and with the plan's.
+
+    Attributes:
+        cases: The trainings, one for each machine.
+    """
 
     cases: tuple[HandCase, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Return the comparison as a JSON object."""
         return dict(to_json(self))
 
     def brief(self, width: int = TERMINAL) -> str:
-        """All of it, at most ``width`` columns wide: a machine fits a screen."""
+        """Return the whole comparison as text; a machine fits a screen.
+
+        Args:
+            width: The most columns of a line.
+
+        Returns:
+            The text.
+        """
         return text(self._kind, self._shown(), width)
 
     def __repr__(self) -> str:
@@ -38,13 +49,21 @@ class HandComparison(Shown, kind="by hand"):
 def published_scenarios(*, prices: Prices | None = None, **options: Unpack[CompareSettings]) -> HandComparison:
     """Compare settings by hand with the plan's for the published examples, from the recordings of the package.
 
-    ``prices`` and ``options`` are those of ``compare_gpus``; ``compare_gpus(…, by_hand=True)`` compares a training of
-    your own.
+    ``compare_gpus(…, by_hand=True)`` compares a training of your own.
 
-    Raises ``InvalidArgumentError`` for values out of range.
+    Args:
+        prices: Dollars per hour and GPU by name, or a JSON file of them, in place of those of ``gpu_prices``.
+        options: Options of ``compare_gpus``.
 
-    >>> [(case.gpu, case.rows[0].settings) for case in published_scenarios().cases]
-    [('L4', 'aggressive'), ('A100-40GB SXM', 'aggressive'), ('T4', 'aggressive')]
+    Returns:
+        The examples, each with the settings that were compared.
+
+    Raises:
+        InvalidArgumentError: A value is out of range.
+
+    Example:
+        >>> [(case.gpu, case.rows[0].settings) for case in published_scenarios().cases]
+        [('L4', 'aggressive'), ('A100-40GB SXM', 'aggressive'), ('T4', 'aggressive')]
     """
     cases: list[HandCase] = []
     for scenario in native.call("timing.scenarios"):

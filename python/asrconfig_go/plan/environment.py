@@ -42,22 +42,26 @@ class AppliedSetting:
 
 @dataclass(frozen=True, repr=False)
 class Applied:
-    """The settings that ``config.apply`` or ``prepare_model`` looked at, in the order in which it did."""
+    """The settings that ``config.apply`` or ``prepare_model`` looked at.
+
+    Attributes:
+        settings: The settings, in the order in which they were looked at.
+    """
 
     settings: tuple[AppliedSetting, ...]
 
     @property
     def done(self) -> tuple[AppliedSetting, ...]:
-        """What was changed."""
+        """The settings that were changed."""
         return tuple(s for s in self.settings if s.state == DONE)
 
     @property
     def not_done(self) -> tuple[AppliedSetting, ...]:
-        """Planned settings that could not be applied."""
+        """The planned settings that could not be applied."""
         return tuple(s for s in self.settings if s.state == NOT_DONE)
 
     def __getitem__(self, name: str) -> AppliedSetting:
-        """The setting of a name; raises ``KeyError`` for one that was not looked at."""
+        """Return the setting of a name; raise ``KeyError`` for one that was not looked at."""
         for setting in self.settings:
             if setting.name == name:
                 return setting

@@ -36,10 +36,19 @@ _KINDS: dict[str, tuple[type, str]] = {
 class Explanation(Shown, kind="plan"):
     """A plan with what it was made from, to show: ``print`` shows the text, a notebook the HTML.
 
-    All but ``config`` may be unknown. ``config`` is copied: later overrides do not change it. ``labels`` is what
-    ``check_labels`` found, and ``model_config`` the model's ``config.json`` as a dictionary; cautions about labels,
-    losses and evaluation rest on them. ``guarded``: whether the training will have the guard, which ``manager.train``
-    and ``asrconfig train`` attach.
+    Cautions about labels, losses and evaluation rest on ``labels`` and ``model_config``.
+
+    Attributes:
+        config: The plan. It is copied: later overrides do not change the explanation.
+        hardware: The profile of the machine; None where it is not known.
+        dataset: The profile of the audio; None where it is not known.
+        model: The profile of the model; None where it is not known.
+        labels: The result of ``check_labels``; None where labels were not checked.
+        model_config: The model's ``config.json`` as a dictionary; None where it is not known.
+        guarded: Whether the training will have the guard, which ``manager.train`` and ``asrconfig train`` attach.
+
+    Raises:
+        InvalidArgumentError: A value is of another type.
     """
 
     config: PlanRecord
@@ -65,27 +74,48 @@ class Explanation(Shown, kind="plan"):
         return tuple(from_json(Caution, caution) for caution in self._answer["cautions"])
 
     def to_json(self) -> Record:
-        """A JSON object with the keys of docs/reference/plan.md; what is not known is None or empty."""
+        """Return the explanation as a JSON object, with the keys of docs/reference/plan.md.
+
+        Returns:
+            The object; what is not known is None or empty.
+        """
         record = self._shown()
         del record["stale"]
         return {"explanation_version": VERSION, **record}
 
     def text(self, *, profiles: bool = True) -> str:
-        """Lines of at most 110 columns; without ``profiles`` the hardware, the audio and the model are left out."""
+        """Return the whole explanation as text.
+
+        Args:
+            profiles: Whether the hardware, the audio and the model are shown.
+
+        Returns:
+            Lines of at most 110 columns.
+        """
         return text("plan", self._shown(profiles))
 
     def brief(self, width: int = 0, *, profiles: bool = True) -> str:
-        """The first screen, at most ``width`` columns wide (0: 80): the settings and what they take, worst cautions.
+        """Return the first screen: the settings, what they take, and the worst cautions.
 
-        Without ``profiles`` the lines about the hardware, the audio and the model are left out.
+        Args:
+            width: The most columns of a line; 0 for 80.
+            profiles: Whether the hardware, the audio and the model are shown.
+
+        Returns:
+            The text.
         """
         return brief("plan", self._shown(profiles), width)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained page (``.html``), the JSON object (``.json``) or the text (``.txt``).
+        """Write the explanation to a file, completely or not at all.
 
-        The file is written completely or not at all. Raises ``InvalidArgumentError`` for another suffix,
-        ``NotFoundError`` where it cannot be written.
+        Args:
+            path: The file. Its suffix decides: ``.html`` for a self-contained page, ``.json`` for the JSON object,
+                ``.txt`` for the text.
+
+        Raises:
+            InvalidArgumentError: The suffix is another one.
+            NotFoundError: The file cannot be written.
         """
         if not isinstance(path, str | os.PathLike):
             raise InvalidArgumentError(f"{path!r} names no file", 'write a name, such as "plan.html"')

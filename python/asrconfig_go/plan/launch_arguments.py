@@ -23,14 +23,24 @@ _SMALL = 0.1  # of the model: what holds less is not worth a unit of its own
 
 
 def layer_classes(model: torch.nn.Module) -> tuple[str, ...]:
-    """Class names of a live module's repeated layers, for FSDP's units: ``("Wav2Vec2EncoderLayer",)``.
+    """Return the class names of a model's repeated layers, which FSDP shards by.
 
     They are the classes that fill a ``ModuleList`` and together hold at least a tenth of the parameters; transformers
     names them for a part of its speech models only (``_no_split_modules``).
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> layer_classes(small_model(tokens=12, seed=0))
-    ('Wav2Vec2EncoderLayerStableLayerNorm', 'Wav2Vec2LayerNormConvLayer')
+    Args:
+        model: A live module.
+
+    Returns:
+        The names in alphabetical order, such as ``("Wav2Vec2EncoderLayer",)``.
+
+    Raises:
+        InvalidArgumentError: ``model`` is no torch module.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> layer_classes(small_model(tokens=12, seed=0))
+        ('Wav2Vec2EncoderLayerStableLayerNorm', 'Wav2Vec2LayerNormConvLayer')
     """
     import torch
 
@@ -92,18 +102,27 @@ SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 
 
 def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRecord:
-    """The plan with ``distributed`` set to ``strategy`` (default: the plan's own), and batches that it can work with.
+    """Return the plan for another way to share the model among GPUs, with batches that it can work with.
 
     Sharded processes wait for each other in every forward pass, so that none may split its batches on its own: a plan
     with ``micro_batching="memory"``, or with GPUs of different size, becomes one of fixed micro-batches that fit all of
     them, with as many samples in an optimizer step as before. FSDP checkpoints each layer, on the GPU, whatever
     ``every_n_layers`` and ``offload_checkpoints``.
 
-    Raises ``InvalidArgumentError`` for an unknown strategy, for ``"none"`` with several GPUs, and for sharding on CPUs.
+    Args:
+        config: The plan.
+        strategy: One of ``STRATEGIES``; None for the plan's own.
 
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
-    >>> for_strategy(config, "zero2").distributed
-    'zero2'
+    Returns:
+        The plan with ``distributed`` set to the strategy; ``config`` itself where nothing differs.
+
+    Raises:
+        InvalidArgumentError: The strategy is unknown, is ``"none"`` with several GPUs, or shards on CPUs.
+
+    Example:
+        >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+        >>> for_strategy(config, "zero2").distributed
+        'zero2'
     """
     strategy = _checked_strategy(config, config.distributed if strategy is None else strategy)
     changes: dict[str, Any] = {}
@@ -249,18 +268,29 @@ def trainer_arguments(
     model: torch.nn.Module | None = None,
     layers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Settings for ``config.to_training_arguments(output_dir, **settings)``, as the installed transformers names them.
+    """Return the settings of a strategy for ``config.to_training_arguments(output_dir, **settings)``.
 
-    ``strategy``: one of ``STRATEGIES``, default the plan's own. FSDP needs the class names of the model's ``layers``,
-    or the ``model`` (a live module) to find them in. The samples of an optimizer step stay as planned; see
+    They have the names of the installed transformers. The samples of an optimizer step stay as planned; see
     ``for_strategy`` for the micro-batches. With DDP and FSDP the launcher needs nothing else.
 
-    Raises ``InvalidArgumentError`` as ``for_strategy`` does and for FSDP without layers, ``UnsupportedError`` without
-    transformers.
+    Args:
+        config: The plan.
+        strategy: One of ``STRATEGIES``; None for the plan's own.
+        model: The live module, in which FSDP's layers are found. With DDP it decides ``ddp_find_unused_parameters``;
+            without it, that is True.
+        layers: The class names of the layers that FSDP shards by, instead of those of ``model``.
 
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
-    >>> trainer_arguments(config, "ddp")["ddp_find_unused_parameters"]
-    True
+    Returns:
+        The settings by their names in ``TrainingArguments``.
+
+    Raises:
+        InvalidArgumentError: As ``for_strategy``, and for FSDP without layers.
+        UnsupportedError: transformers is not installed, which FSDP requires.
+
+    Example:
+        >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+        >>> trainer_arguments(config, "ddp")["ddp_find_unused_parameters"]
+        True
     """
     settled, alone = for_strategy(config, strategy), config.without_guard()
     settings: dict[str, Any] = {

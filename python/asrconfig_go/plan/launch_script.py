@@ -72,7 +72,12 @@ def shell_script(command: str, variables: Mapping[str, str], about: Sequence[str
 
 @dataclass(frozen=True, repr=False)
 class LaunchFiles:
-    """What ``launch_files`` wrote, and how to use it."""
+    """The files that ``launch_files`` wrote, and how to use them.
+
+    Attributes:
+        folder: The folder that they are in.
+        strategy: How the GPUs share the model, one of ``STRATEGIES``.
+    """
 
     folder: Path
     strategy: Strategy
@@ -127,22 +132,38 @@ def launch_files(
     image: str = "",
     claim: str = "",
 ) -> LaunchFiles:
-    """Write the plan for torchrun, accelerate, DeepSpeed and clusters into ``folder``, each file whole or not at all.
+    """Write the plan for torchrun, accelerate, DeepSpeed and clusters, each file completely or not at all.
 
-    ``script`` with its ``arguments`` is what each process runs; ``strategy`` as in ``trainer_arguments``, which the
-    script passes to its TrainingArguments. The plan's ``device_count`` GPUs are those of all ``machines`` together,
-    which must have equally many. ``max_restarts`` is how often all processes are started again after one has ended with
-    an error. ``model`` or ``layers`` are for FSDP. Neither torch nor any engine is needed here.
+    Neither torch nor any of these engines is needed for it.
 
-    ``output`` is the folder to which the script writes checkpoints and from which it resumes. With ``bucket``, a name
-    or a URL such as ``"s3://name"``, a task for SkyPilot is written, which keeps ``output`` there; with ``image`` and
-    ``claim``, a PyTorchJob for Kubernetes, whose volume of that claim holds the working folder.
+    Args:
+        config: The plan. Its ``device_count`` GPUs are those of all machines together.
+        folder: The folder to write to; it is made where it does not exist.
+        script: The Python file that each process runs. It passes ``trainer_arguments`` of the same strategy to its
+            ``TrainingArguments``.
+        arguments: The arguments of the script.
+        strategy: One of ``STRATEGIES``; None for the plan's own.
+        machines: The number of machines, 1 to 1024. All have equally many GPUs.
+        max_restarts: How often all processes are started again after one has ended with an error, 0 to 1000.
+        model: The live module, in which FSDP's layers are found.
+        layers: The class names of the layers that FSDP shards by, instead of those of ``model``.
+        output: The folder to which the script writes checkpoints and from which it resumes.
+        bucket: Where SkyPilot keeps ``output``: a name or a URL such as ``"s3://name"``; ``""`` for no task of
+            SkyPilot.
+        image: The container image of a PyTorchJob for Kubernetes, which requires ``claim``; ``""`` for no such job.
+        claim: The claim of the volume that holds the working folder of that job.
 
-    Raises ``InvalidArgumentError`` for what the engines cannot do, ``NotFoundError`` when files cannot be written.
+    Returns:
+        The files, and the commands that start them.
 
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
-    >>> [file.name for file in launch_files(config, "launch").files]
-    ['plan.json', 'accelerate.yaml', 'torchrun.sh', 'accelerate.sh', 'slurm.sbatch', 'ray_train.py']
+    Raises:
+        InvalidArgumentError: The engines cannot do what is asked.
+        NotFoundError: The files cannot be written.
+
+    Example:
+        >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+        >>> [file.name for file in launch_files(config, "launch").files]
+        ['plan.json', 'accelerate.yaml', 'torchrun.sh', 'accelerate.sh', 'slurm.sbatch', 'ray_train.py']
     """
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)

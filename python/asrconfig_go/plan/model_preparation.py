@@ -35,23 +35,33 @@ _IGNORED = -100
 
 
 def prepare_model(model: torch.nn.Module, config: PlanRecord) -> Applied:
-    """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
+    """Change a model in place as a plan has it; a second call changes nothing.
 
-    Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on, of each n-th
-    layer or off, what it saves on the GPU or the host, and no key-value cache with it; ``attn_implementation``;
-    ``freeze_feature_encoder``. Models in torch.compile's or PEFT's wrappers are found inside. What the model's
-    class does not support is left unchanged and reported by an ``UnsupportedSettingWarning``. Weights, their
-    training state (but for what is frozen) and random numbers stay.
+    Set are gradient checkpointing, of the non-reentrant kind, which works behind a frozen feature encoder: on, of each
+    n-th layer or off, what it saves on the GPU or the host, and no key-value cache with it; ``attn_implementation``;
+    ``freeze_feature_encoder``. Weights, their training state (but for what is frozen) and random numbers stay. What the
+    model's class does not support is left unchanged and reported by an ``UnsupportedSettingWarning``.
 
-    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for other objects.
+    Call it before the model is wrapped for several processes.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
-    >>> config.freeze_feature_encoder = True
-    >>> model = small_model(tokens=12, seed=0)
-    >>> applied = prepare_model(model, config)
-    >>> any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters())
-    False
+    Args:
+        model: The module, also in the wrappers of torch.compile and PEFT.
+        config: The plan.
+
+    Returns:
+        What was applied, and what was not and why.
+
+    Raises:
+        InvalidArgumentError: ``model`` is no torch module, or is wrapped in ``DistributedDataParallel``.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+        >>> config.freeze_feature_encoder = True
+        >>> model = small_model(tokens=12, seed=0)
+        >>> applied = prepare_model(model, config)
+        >>> any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters())
+        False
     """
     return report(settings_of_model(model, config), stacklevel=2)
 
@@ -201,7 +211,7 @@ def _refused(name: str, value: str, reason: str) -> AppliedSetting:
 
 
 def freeze(part: torch.nn.Module) -> torch.nn.Module:
-    """Keep ``part`` of a model as it is for the whole training, and return it: ``freeze(model.encoder)``.
+    """Keep a part of a model as it is for the whole training, as in ``freeze(model.encoder)``.
 
     Its parameters get no gradient, and it stays in evaluation mode when the Trainer puts the model into training mode:
     no dropout, no masks, no dropped layers, and batch normalisation by its running statistics instead of those of the
@@ -211,8 +221,11 @@ def freeze(part: torch.nn.Module) -> torch.nn.Module:
     Args:
         part: A module of the model, or all of it before adapters are added.
 
+    Returns:
+        ``part``.
+
     Raises:
-        InvalidArgumentError: It is no torch module.
+        InvalidArgumentError: ``part`` is no torch module.
 
     Example:
         >>> from asrconfig_go.recipe.model_building import small_model
@@ -237,13 +250,16 @@ def _stay(part: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
 
 @dataclass(frozen=True)
 class TextLogitsCollator:
-    """The batches of another collator, whose model computes logits from the first label that counts on: see
-    ``text_logits_only``."""
+    """A collator for models that compute logits for the text alone, which ``text_logits_only`` returns.
+
+    Attributes:
+        collator: The collator that makes the batches.
+    """
 
     collator: Callable[[Any], Any]
 
     def __call__(self, rows: Any) -> Any:
-        """A batch as ``collator`` makes it, with the columns of ``labels`` that count and ``logits_to_keep``."""
+        """Return a batch as ``collator`` makes it, with the columns of ``labels`` that count and ``logits_to_keep``."""
         return cut_labels(self.collator(rows))
 
 
