@@ -68,13 +68,18 @@ def _check_range(name: str, value: object, low: float, high: float, usual: str) 
 
 @dataclass(frozen=True, eq=False)
 class AddNoise:
-    """Adds noise at a signal-to-noise ratio drawn from ``snr_db``, in dB, to each clip, or leaves it.
+    """Adds noise to each clip at a random signal-to-noise ratio.
 
-    ``noises`` are arrays of (samples,) at the clips' rate, or what ``load_audio`` takes; a clip gets a piece from a
-    random place of a random one, repeated where it is too short. Without any, it is white noise. Both powers are those
-    over the clip's own samples: padding is not counted, and stays zero. Silent clips stay silent.
+    Both powers are those over the clip's own samples: padding is not counted, and stays zero. Silent clips stay silent.
 
-    Raises ``InvalidArgumentError`` for an empty range, silent noise, and a ``probability`` outside 0 to 1.
+    Args:
+        snr_db: The range in dB from which the ratio is drawn, within -100 to 200.
+        noises: Arrays of shape (samples,) at the clips' rate, or what ``load_audio`` takes; a clip gets a piece from a
+            random place of a random one, repeated where it is too short. None for white noise.
+        probability: The share of clips, 0 to 1, that are changed; the others stay as they are.
+
+    Raises:
+        InvalidArgumentError: ``snr_db`` is no range, a noise is silent, or ``probability`` is out of its range.
     """
 
     snr_db: tuple[float, float] = (5.0, 30.0)
@@ -92,7 +97,7 @@ class AddNoise:
         object.__setattr__(self, "noises", loaded)
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
-        """The batch with noise, of the same shape."""
+        """Return the batch with noise, of the same shape, and its lengths."""
         rows = _chosen(len(batch), self.probability, generator)
         result = batch.copy()
         for row, ratio in zip(rows, generator.uniform(*self.snr_db, size=len(rows)), strict=True):
@@ -152,12 +157,17 @@ class BlockConvolution:
 
 @dataclass(frozen=True)
 class ChangeSpeed:
-    """Plays each clip at a speed drawn from ``factors``, tempo and pitch alike, or leaves it (1 - ``probability``).
+    """Plays each clip at a random speed, which changes tempo and pitch alike.
 
-    At 1.1 a clip is a tenth faster and shorter. Factors are 0.5 to 2, taken as a ratio of numbers up to 100. Lengths
-    change, so put it first: what comes then has less to do, or as much as there is. Needs soxr or scipy.
+    At 1.1 a clip is a tenth faster and shorter. Lengths change, so put it first: what follows then has less to do, or
+    as much as before. It requires soxr or scipy.
 
-    Raises ``InvalidArgumentError`` for factors outside that range, and a ``probability`` outside 0 to 1.
+    Args:
+        factors: The speeds to draw from, each 0.5 to 2. They are rounded to a ratio with a denominator of at most 100.
+        probability: The share of clips, 0 to 1, that are changed; the others stay as they are.
+
+    Raises:
+        InvalidArgumentError: A factor or ``probability`` is out of its range.
     """
 
     factors: tuple[float, ...] = (0.9, 1.0, 1.1)
@@ -170,7 +180,7 @@ class ChangeSpeed:
             raise InvalidArgumentError(f"factors = {self.factors} are not all within {_RANGE}", "(0.9, 1.0, 1.1)")
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
-        """The batch at other speeds, and its new lengths."""
+        """Return the batch at other speeds, and its new lengths."""
         ratios = [Fraction(factor).limit_denominator(_SHORTEST) for factor in self.factors]
         which = generator.integers(len(ratios), size=len(batch))
         which[generator.random(len(batch)) >= self.probability] = -1  # as they are
@@ -190,13 +200,18 @@ def _at_speed(clip: Array, speed: Fraction | int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Reverberation:
-    """Convolves each clip with an impulse response drawn at random, or leaves it (1 - ``probability``).
+    """Convolves each clip with a random impulse response.
 
-    ``impulses`` are arrays of (samples,) at the clips' rate, or what ``load_audio`` takes; see ``made`` for some to
-    start with. Each is trimmed to begin at its direct path, the largest sample, so that speech stays where it was;
-    lengths stay, the tail after a clip's end is dropped, and each clip keeps its power.
+    Each response is trimmed to begin at its direct path, the largest sample, so that speech stays where it was; lengths
+    stay, the tail after a clip's end is dropped, and each clip keeps its power. It requires scipy.
 
-    Needs scipy. Raises ``InvalidArgumentError`` for no impulses or silent ones, and a ``probability`` outside 0 to 1.
+    Args:
+        impulses: Impulse responses: arrays of shape (samples,) at the clips' rate, or what ``load_audio`` takes; see
+            ``made`` for some to start with.
+        probability: The share of clips, 0 to 1, that are changed; the others stay as they are.
+
+    Raises:
+        InvalidArgumentError: There are no impulse responses, one is silent, or ``probability`` is out of its range.
     """
 
     impulses: Sequence[Any] = field(repr=False)
@@ -221,10 +236,22 @@ class Reverberation:
         probability: float = 1.0,
         seed: int = 0,
     ) -> Reverberation:
-        """With ``count`` made rooms: a direct path and noise that decays by 60 dB within 0.05 to 5 s.
+        """Make the impulse responses: a direct path, and noise that decays by 60 dB within a room's decay time.
 
-        Decay times are spread evenly over ``rt60_s``, in seconds; the same ``seed`` makes the same rooms. Recorded
-        impulse responses are better where you have them.
+        Recorded impulse responses are better where you have them.
+
+        Args:
+            rt60_s: The range of the decay times in seconds, within 0.05 to 5, over which the rooms are spread evenly.
+            count: The number of rooms, 1 to 10 000.
+            sample_rate: The clips' rate in hertz.
+            probability: The share of clips, 0 to 1, that are changed.
+            seed: Draws the noise; the same seed makes the same rooms.
+
+        Returns:
+            The augmentation with these rooms.
+
+        Raises:
+            InvalidArgumentError: A value is out of its range.
         """
         low, high = _check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
         check_count("count", count, 1, _MAX_ROOMS, "32 is enough")
@@ -233,7 +260,7 @@ class Reverberation:
         return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
-        """The batch with reverberation, of the same shape; padding stays zero."""
+        """Return the batch with reverberation, of the same shape, and its lengths; padding stays zero."""
         rows = _chosen(len(batch), self.probability, generator)
         which = generator.integers(len(self.impulses), size=len(rows))
         result = batch.copy()

@@ -79,7 +79,14 @@ def unchanged(source: object, key: Key) -> bool:
 
 @dataclass(frozen=True)
 class Filled:
-    """The result of ``prepare``: ``bad`` of ``clips`` could not be loaded, and ``silent`` names the silent ones."""
+    """The result of a cache's ``prepare``.
+
+    Attributes:
+        clips: The number of clips.
+        bad: How many of them could not be loaded.
+        first_error: The first error; ``""`` where all were loaded.
+        silent: The names of silent clips.
+    """
 
     clips: int
     bad: int
@@ -151,7 +158,14 @@ class ClipCache:
     _silent: list[str]  # names of clips that this process loaded
 
     def __call__(self, source: object) -> Array:
-        """The clip, kept or by ``load``, whose errors are raised as they are. Kept clips are read-only."""
+        """Return the clip of a source, from the cache or by ``load``, whose errors are raised as they are.
+
+        Args:
+            source: What ``load`` takes.
+
+        Returns:
+            The samples; read-only where they are kept.
+        """
         if os.getpid() != self._pid:
             self._forked()
         key = clip_key(source)
@@ -189,11 +203,21 @@ class ClipCache:
         return self._misses
 
     def prepare(self, sources: object, *, workers: int | None = None, progress: bool = True) -> Filled:
-        """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
+        """Load all clips of a dataset now.
 
-        ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
-        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is kept; so are clips that are
-        loaded now and are silent.
+        Args:
+            sources: A folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
+                rows with ``audio``.
+            workers: The number of threads; None for one for each core.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            The number of clips, of those that could not be loaded with the first error, and the names of clips that
+            were loaded now and are silent.
+
+        Raises:
+            InvalidArgumentError: ``sources`` is of another type, or ``workers`` is less than 1.
+            StorageError: The disk or the mount of a clip does not answer.
         """
         earlier = len(self._silent)
         filled = fill(self, sources, workers, progress)
@@ -218,19 +242,27 @@ class ClipCache:
 
 
 class DecodedCache(ClipCache):
-    """Keeps the clips that were used last: ``cache(source)`` returns the clip of ``load(source)``, read-only.
+    """Keeps the clips that were used last in memory.
 
-    ``max_bytes`` bounds samples and what Python needs to keep them. A file is identified by its path, size and time of
-    change, encoded bytes by their digest; arrays pass through. Safe under threads.
+    ``cache(source)`` returns the clip of ``load(source)``, read-only. A file is identified by its path, size and time
+    of change, encoded bytes by their digest; arrays are not kept. It may be used by several threads.
 
-    **It belongs to one process.** A DataLoader's workers each have their own: they start empty (spawn) or with what
-    the parent had (fork, which shares its memory), so W workers take up to W × ``max_bytes``, and with shuffled data a
-    clip is found again only where the same worker had it. Fill it with ``prepare`` before the DataLoader starts, keep
+    **It belongs to one process.** A DataLoader's workers each have their own: they start empty (spawn) or with what the
+    parent had (fork, which shares its memory), so W workers take up to W × ``max_bytes``, and with shuffled data a clip
+    is found again only where the same worker had it. Fill it with ``prepare`` before the DataLoader starts, keep
     ``persistent_workers`` on, or use a ``ResampledCache``, which all of them share.
 
-    >>> cache = DecodedCache(1 << 20)
-    >>> cache(CLIPS / "test-000.mp3").shape
-    (9390,)
+    Args:
+        max_bytes: The most memory of the samples and of what Python needs to keep them; 1 GiB is 4.5 hours at 16 kHz.
+        load: Reads a clip, called as ``load(source)``.
+
+    Raises:
+        InvalidArgumentError: ``max_bytes`` is less than 1.
+
+    Example:
+        >>> cache = DecodedCache(1 << 20)
+        >>> cache(CLIPS / "test-000.mp3").shape
+        (9390,)
     """
 
     _clips: OrderedDict[Key, Array]

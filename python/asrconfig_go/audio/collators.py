@@ -180,19 +180,26 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 @dataclass(frozen=True)
 class CTCCollator:
-    """Rows to a batch of a CTC model: ``input_values`` or ``input_features``, the mask where the extractor gives one.
+    """Collates rows to a batch of a CTC model.
 
-    A row has ``audio`` (whatever ``load`` takes) or the model's input, and ``labels`` (ids) or ``text``; rows without
-    either give a batch without labels. Inputs are padded to the longest, and to a multiple of ``pad_to_multiple_of``
-    samples (or frames); labels with -100. The values are what the processor gives for each clip, padded by its own
-    ``pad``.
+    A row has ``audio`` or the model's input (``input_values`` or ``input_features``), and ``labels`` (ids) or ``text``;
+    rows without either make a batch without labels. A batch has ``input_values`` or ``input_features``, the attention
+    mask where the extractor makes one, and ``labels``. Inputs are padded to the longest one, labels with -100. The
+    values equal those that the processor makes of each clip and pads by its own ``pad``.
 
-    ``augment`` changes the audio, one after the other, but not of rows whose ``augment`` is false: a Trainer evaluates
-    with the same collator, so add that column to the data to evaluate on. Its draws follow torch's generator: the same
-    seed and number of workers give the same batches.
+    Args:
+        processor: The model's processor.
+        pad_to_multiple_of: The multiple of samples (or frames) to which inputs are padded; None for the processor's
+            own, if it has one.
+        load: Reads the ``audio`` of a row, such as ``load_audio`` or a ``ResampledCache``; its errors are raised as
+            they are.
+        augment: Augmentations of the audio, applied one after the other, but not to rows whose ``augment`` is false: a
+            Trainer evaluates with the same collator, so add that column to the data to evaluate on. Their draws follow
+            torch's generator: the same seed and number of workers make the same batches.
 
-    Raises ``InvalidArgumentError`` for rows without audio and for a ``load`` of another sampling rate than the model's,
-    and what ``load`` raises.
+    Raises:
+        InvalidArgumentError: A batch has rows without audio, the sampling rate of ``load`` is not the model's, the
+            processor has no feature extractor, or ``pad_to_multiple_of`` is less than 1.
     """
 
     processor: ProcessorMixin
@@ -211,11 +218,22 @@ class CTCCollator:
 
 @dataclass(frozen=True)
 class Seq2SeqCollator:
-    """Rows to a batch of an encoder and a decoder, such as Whisper: its input and ``labels``.
+    """Collates rows to a batch of an encoder and a decoder, such as Whisper.
 
-    As ``CTCCollator``, but labels lose ``decoder_start_token_id`` where the tokenizer put it in front, since the model
-    does so itself, and those of a ``text`` end with the tokenizer's end token; ``pad_to_multiple_of`` is of the labels
-    too, and not of inputs that always have the same length, as Whisper's 30 s.
+    Rows and batches are those of ``CTCCollator``, except that labels lose ``decoder_start_token_id`` where the
+    tokenizer put it in front, since the model does so itself, and those of a ``text`` end with the tokenizer's end
+    token.
+
+    Args:
+        processor: The model's processor.
+        decoder_start_token_id: The token that the decoder starts from.
+        pad_to_multiple_of: The multiple to which labels are padded, and inputs unless they always have the same length,
+            as Whisper's 30 s; None for no multiple of labels, and the processor's own of inputs.
+        load: Reads the ``audio`` of a row; its errors are raised as they are.
+        augment: Augmentations of the audio, as for ``CTCCollator``.
+
+    Raises:
+        InvalidArgumentError: As for ``CTCCollator``.
     """
 
     processor: ProcessorMixin

@@ -90,20 +90,26 @@ class _Trellis:
 
 
 class CTCAligner:
-    """Aligns texts with recordings by a ``model`` for CTC and its ``processor``, such as one that was fine-tuned.
+    """Aligns texts with recordings by a CTC model, such as one that was fine-tuned.
 
-    Recordings of any length are processed in windows of 30 s with 4 s more on both sides, whose frames are dropped.
-    ``min_confidence`` (0 to 1) is what the words of either half of a piece must score on average for ``config.select``
-    to use it: a word scores the geometric mean of the probabilities of its letters. Letters that the vocabulary lacks
-    are passed over.
+    Recordings of any length are processed in windows of 30 s with 4 s more on both sides, whose frames are dropped. A
+    word scores the geometric mean of the probabilities of its letters. Letters that the vocabulary lacks are skipped.
 
-    Raises ``InvalidArgumentError`` for a model without frames, such as Whisper, and for a confidence out of range.
+    Args:
+        model: The CTC model.
+        processor: Its processor.
+        min_confidence: What the words of either half of a piece must score on average, 0 to 1, for ``config.select`` to
+            use the piece.
 
-    >>> from asrconfig_go.recipe import build_processor, load_model
-    >>> processor = build_processor(["one two"], "tiny-wav2vec2")
-    >>> aligner = CTCAligner(load_model("tiny-wav2vec2", processor), processor)
-    >>> [word.text for word in aligner.words(CLIPS / "test-000.mp3", 0.58, "one two")]
-    ['one', 'two']
+    Raises:
+        InvalidArgumentError: The model has no frames, such as Whisper, or ``min_confidence`` is out of its range.
+
+    Example:
+        >>> from asrconfig_go.recipe import build_processor, load_model
+        >>> processor = build_processor(["one two"], "tiny-wav2vec2")
+        >>> aligner = CTCAligner(load_model("tiny-wav2vec2", processor), processor)
+        >>> [word.text for word in aligner.words(CLIPS / "test-000.mp3", 0.58, "one two")]
+        ['one', 'two']
     """
 
     def __init__(self, model: PreTrainedModel, processor: ProcessorMixin, *, min_confidence: float = 0.5) -> None:
@@ -121,10 +127,20 @@ class CTCAligner:
         self._blank = int(model.config.pad_token_id)
 
     def words(self, audio: object, duration: float, text: str) -> list[Segment]:
-        """The words of ``text`` with their times in seconds and scores.
+        """Find when each word of a text is said.
 
-        ``audio`` is what ``load_audio`` takes, of ``duration`` seconds. Raises ``InvalidArgumentError`` where no letter
-        is known, the audio has fewer frames than the text has letters, or both are too long to be aligned at once.
+        Args:
+            audio: The recording, in any form that ``load_audio`` accepts.
+            duration: Its duration in seconds.
+            text: The words that are said in it.
+
+        Returns:
+            The words in their order, with times in seconds and scores. A word without letters of the vocabulary has no
+            score.
+
+        Raises:
+            InvalidArgumentError: No letter is in the vocabulary, the audio has fewer frames than the text has letters,
+                or both are too long to be aligned at once.
         """
         words = text.split()
         labels, owners = self._labels(words)

@@ -218,23 +218,35 @@ def check_count(name: str, value: object, low: int, high: int, usual: str) -> in
 
 
 def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:
-    """The samples of one clip: float32, mono, of shape (samples,), at ``sample_rate`` hertz (1000 to 1 000 000).
+    """Load one clip as float32, in mono, at the sampling rate of a model.
 
-    ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
-    ``datasets.Audio(decode=False)`` returns; the bytes win), a dictionary with ``array`` and ``sampling_rate``, a
-    decoder of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. The path
-    ``talk.flac#t=12.5,30`` selects the piece from 12.5 s to 30 s of ``talk.flac``, and only that is read. Several
-    channels are averaged; in arrays, the shorter axis is that of the channels. If the channels cancel each other (their
-    mean has a hundredth of their energy or less), the loudest one is used instead. Files are decoded by soundfile, and
-    resampled by soxr, or by scipy where soxr is not installed.
+    Several channels are averaged. If they cancel each other (their mean has a hundredth of their energy or less), the
+    loudest one is used instead. Files are decoded by soundfile, and resampled by soxr, or by scipy where soxr is not
+    installed.
 
-    Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, truncated (where its header
-    tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
-    what is not audio, and ``UnsupportedError`` where a library is missing; each names the file.
+    Args:
+        source: A path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
+            ``datasets.Audio(decode=False)`` returns; the bytes win), a dictionary with ``array`` and ``sampling_rate``,
+            a decoder of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. Of a 2-D array the
+            shorter axis is that of the channels. The path ``talk.flac#t=12.5,30`` selects the piece from 12.5 s to 30 s
+            of ``talk.flac``, and only that is read.
+        sample_rate: The rate of the result in hertz, 1000 to 1 000 000.
 
-    >>> clip = load_audio(CLIPS / "test-000.mp3")
-    >>> clip.dtype, clip.shape
-    (dtype('float32'), (9390,))
+    Returns:
+        The samples, of shape (samples,).
+
+    Raises:
+        NotFoundError: The file does not exist or cannot be read.
+        CorruptFileError: The file is empty, truncated (where its header reports it: FLAC and MP3), in an unknown
+            format, or holds samples that are not finite numbers.
+        StorageError: The disk or the mount of the file does not answer.
+        InvalidArgumentError: ``source`` is not audio, or ``sample_rate`` is out of its range.
+        UnsupportedError: soundfile, or a library to resample with, is not installed.
+
+    Example:
+        >>> clip = load_audio(CLIPS / "test-000.mp3")
+        >>> clip.dtype, clip.shape
+        (dtype('float32'), (9390,))
     """
     return load_clip(source, sample_rate).samples
 

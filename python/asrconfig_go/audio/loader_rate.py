@@ -44,7 +44,14 @@ class LoaderNotMeasuredWarning(UserWarning):
 
 @dataclass(frozen=True)
 class CodecRate:
-    """The clips of one codec; ``rate`` in seconds of audio per second and worker."""
+    """The rate at which clips of one codec were prepared.
+
+    Attributes:
+        codec: The name of the codec.
+        clips: How many clips were read.
+        audio_s: Their seconds.
+        rate: Seconds of audio per second and worker.
+    """
 
     codec: str
     clips: int
@@ -57,6 +64,12 @@ class LoaderRate:
     """How much audio one process prepared in a second, without collating and handing over to the trainer.
 
     JSON-able: ``dataclasses.asdict`` returns plain numbers and texts.
+
+    Attributes:
+        clips: Clips that were read in the first pass.
+        audio_s: Their seconds.
+        codecs: The rate of each codec, the most frequent one first.
+        notes: Sentences on what was resampled, substituted or failed.
     """
 
     rate: float
@@ -113,24 +126,34 @@ def measure_loader(
 ) -> LoaderRate | None:
     """Measure how many seconds of audio one DataLoader worker prepares in a second, on a random sample.
 
-    ``dataset`` is what ``scan_audio`` takes, or its result, whose clips are not listed again: files are decoded by
-    soundfile, rows of a ``datasets.Dataset`` by its own ``__getitem__``, transforms included (and by soundfile where
-    datasets lacks torchcodec), a dataset of your own by its ``__getitem__``. ``processor``, a feature extractor or what
-    holds one, then makes the model's input, unless the dataset has done so. Clips of another rate than
-    ``sampling_rate`` hertz are resampled where soxr or scipy is installed. ``row_seconds`` tells how long a row lasts
-    that holds a model's input: nothing is then decoded.
+    Files are decoded by soundfile, rows of a ``datasets.Dataset`` by its own ``__getitem__``, transforms included (and
+    by soundfile where datasets lacks torchcodec), and a dataset of your own by its ``__getitem__``. After a first pass
+    the same clips are read again, from the page cache. At least one clip is read however long it takes, and of a file
+    at most five minutes. One thread is used, as in a worker; random number generators are left as they are; bad files
+    are counted. Nothing is downloaded.
 
-    Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips again; at least one clip is read whatever it
-    takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as they
-    are; bad files are counted. Nothing is downloaded.
+    Args:
+        dataset: What ``scan_audio`` takes, or its result, whose clips are not listed again.
+        seconds: How long to measure, 0.05 to 60.
+        sampling_rate: The model's rate in hertz. Clips of another one are resampled where soxr or scipy is installed.
+        processor: A feature extractor, or what holds one, that makes the model's input unless the dataset has done so;
+            None measures reading alone.
+        seed: Draws the sample.
+        row_seconds: A function from a row that holds a model's input to its seconds: nothing is then decoded. None for
+            rows with audio.
 
-    None when there is nothing to measure: arrays in memory without a ``processor``. Raises ``UnsupportedError`` for
-    streams and for files without soundfile, ``EmptyDatasetError`` when no clip can be read, ``InvalidArgumentError``
-    for a processor that fails.
+    Returns:
+        The rate; None when there is nothing to measure: arrays in memory without a ``processor``.
 
-    >>> rate = measure_loader(CLIPS, seconds=0.05)
-    >>> rate.how, rate.resampled
-    ('soundfile', 0)
+    Raises:
+        UnsupportedError: The dataset is a stream, or soundfile is not installed.
+        EmptyDatasetError: No clip can be read.
+        InvalidArgumentError: The processor fails, or an option is out of its range.
+
+    Example:
+        >>> rate = measure_loader(CLIPS, seconds=0.05)
+        >>> rate.how, rate.resampled
+        ('soundfile', 0)
     """
     budget = checked("seconds", seconds, float)
     if not 0.05 <= budget <= 60:

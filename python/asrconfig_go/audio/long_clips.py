@@ -34,7 +34,13 @@ _PREPARED = ("labels", "input_values", "input_features")
 
 @dataclass(frozen=True, repr=False)
 class LongClips:
-    """What became of clips over ``limit_s`` seconds. Those that could not be cut are ``kept_whole`` or left out."""
+    """What became of the clips over a limit.
+
+    Attributes:
+        limit_s: The limit in seconds.
+        not_cut_hours: Hours of the clips that no rule could cut.
+        kept_whole: Whether those clips are kept; otherwise they are left out.
+    """
 
     limit_s: float
     clips: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +64,7 @@ class LongClips:
         return sum(self.lost.values()) + (0.0 if self.kept_whole else self.not_cut_hours)
 
     def lines(self) -> Iterator[str]:
-        """Yields a sentence for each thing that happened."""
+        """Yield a sentence for each rule that cut clips, and for each reason why audio was left out."""
         limit = f"over {self.limit_s:g} s"
         for rule, count in self.clips.items():
             loud = f", {self.loud} of the cuts at no silence" if rule == "silence" and self.loud else ""

@@ -162,16 +162,25 @@ class CollatorSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ProcessorCollator:
-    """Rows to a batch by the processor's own call, for models whose input is more than audio: see ``make_collator``.
+    """Collates rows by the processor's own call, for models whose input is more than audio: see ``make_collator``.
 
-    A row has ``audio`` (whatever ``load`` takes) and ``text``; rows without ``text`` become the input of ``generate``.
-    Transducers and CTC models get the labels that the processor makes of the texts. For others the processor writes the
-    prompt: as a transcription request in ``language`` where it knows those, else by its chat template with ``prompt``.
-    The transcript and the token ``end`` follow; labels are -100 over the prompt, the audio in it and the padding.
-    Entries that the model does not take (``takes``) are left out. ``augment`` is as for ``CTCCollator``.
+    A row has ``audio`` and ``text``; rows without ``text`` become the input of ``generate``. Transducers and CTC models
+    get the labels that the processor makes of the texts. For others the processor writes the prompt: as a transcription
+    request in ``language`` where it supports those, else by its chat template with ``prompt``. The transcript and the
+    token ``end`` follow; labels are -100 over the prompt, the audio in it and the padding.
 
-    Raises ``InvalidArgumentError`` for rows without audio, ``UnsupportedError`` where the processor lacks a package or
-    writes no prompt, and what ``load`` and the processor raise.
+    Args:
+        processor: The model's processor.
+        takes: The names of the model's inputs; other entries of a batch are left out.
+        end: The token that ends a transcript; None for models that end with their frames.
+        load: Reads the ``audio`` of a row; its errors, and those of the processor, are raised as they are.
+        augment: Augmentations of the audio, as for ``CTCCollator``.
+        language: The language that a prompt asks for; None leaves it to the model.
+        prompt: The instruction of a prompt; None for the processor's own or a usual one.
+
+    Raises:
+        InvalidArgumentError: A batch has rows without audio, or the processor needs a language.
+        UnsupportedError: The processor lacks a package or writes no prompt.
     """
 
     processor: ProcessorMixin

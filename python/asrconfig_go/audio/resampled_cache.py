@@ -131,27 +131,35 @@ class CacheNotKeptWarning(UserWarning):
 
 
 class ResampledCache(ClipCache):
-    """Keeps each clip as float32 at ``sample_rate`` in ``folder``: ``cache(source)`` maps it, read-only.
+    """Keeps each clip as float32 at one sampling rate in a folder.
 
-    A clip takes 4 bytes a sample: 230 MB an hour at 16 kHz. Files are named by what they were made of (path, size and
-    time of change, or a digest of encoded bytes; the rate; ``load``), so a changed clip is a new one. All workers and
-    runs share the folder and the page cache behind it. They write to a temporary file that is then renamed: whenever a
-    process is killed, a clip is there whole or not at all. Keep it on a local disk.
+    ``cache(source)`` maps the clip into memory, read-only. A clip takes 4 bytes a sample: 230 MB an hour at 16 kHz.
+    Files are named by what they were made of (path, size and time of change, or a digest of encoded bytes; the rate;
+    ``load``), so a changed clip is a new one. All workers and runs share the folder and the page cache of its files.
+    They write to a temporary file that is then renamed: whenever a process is killed, a clip is there whole or not at
+    all.
 
     Clips that cannot be kept are decoded each time, counted in ``unsaved``, and reported once by a
-    ``CacheNotKeptWarning``: where the disk is full or the folder cannot be written, where less than ``keep_free_bytes``
-    would be left on the disk (a checkpoint wants room too), and where the clips take ``max_bytes`` (each process looks
-    from time to time: several may pass it by some per cent).
+    ``CacheNotKeptWarning``: where the disk is full, the folder cannot be written, or a limit is reached.
 
-    ``load`` is called as ``load(source, sample_rate=…)``; what it raises is raised as it is. Functions are
-    distinguished by name and code, ``functools.partial`` by its arguments too; closures and objects with other values
-    need folders of their own.
+    Args:
+        folder: The folder, which is made if it does not exist. Choose one on a local disk.
+        sample_rate: The rate in hertz, 1000 to 1 000 000.
+        load: Reads a clip, called as ``load(source, sample_rate=…)``; what it raises is raised as it is. Functions are
+            distinguished by name and code, ``functools.partial`` by its arguments too; closures and objects with other
+            values need folders of their own.
+        max_bytes: The most that the clips may take; None for no limit. Each process measures the folder from time to
+            time, so several may pass it by some per cent.
+        keep_free_bytes: What has to stay free on the disk, as for checkpoints; 2 GiB by default.
 
-    Raises ``NotFoundError`` when the folder cannot be made.
+    Raises:
+        NotFoundError: The folder cannot be made.
+        InvalidArgumentError: A rate or a size is out of its range.
 
-    >>> cache = ResampledCache("clips-16k")
-    >>> cache(CLIPS / "test-000.mp3").shape
-    (9390,)
+    Example:
+        >>> cache = ResampledCache("clips-16k")
+        >>> cache(CLIPS / "test-000.mp3").shape
+        (9390,)
     """
 
     def __init__(

@@ -24,7 +24,17 @@ _BATCH = 1_000  # texts tokenized at once
 
 @dataclass(frozen=True)
 class InfeasiblePair:
-    """A clip whose labels do not fit: ``needed`` frames (CTC) or positions (decoder) of ``available`` ones."""
+    """A clip whose labels do not fit.
+
+    Attributes:
+        row: The number of its row.
+        path: The path or the name of the clip.
+        duration_s: Its duration in seconds.
+        labels: The number of its labels.
+        needed: The frames (CTC) or positions (decoder) that they need.
+        available: The frames or positions that the model has for the clip.
+        text: Its transcript; labels without one are written as JSON.
+    """
 
     row: int
     path: str
@@ -44,12 +54,23 @@ class InfeasiblePair:
 
 @dataclass(frozen=True, repr=False)
 class LabelReport:
-    """What ``check_labels`` found. ``infeasible`` has the first pairs, ``infeasible_rows`` the numbers of all.
+    """The result of ``check_labels``.
 
-    ``unit`` is ``"characters"`` or ``"tokens"``; ``limit`` ``"frames"`` of a CTC model or ``"positions"`` of a decoder.
-    ``unreadable`` clips and those with a ``missing`` text were not checked; an ``empty`` text fits. ``tightest`` is the
-    highest share of its frames or positions that a pair needs. ``findings`` say what else is wrong with the labels of
-    a live model and its tokenizer: ids that the model does not have, CTC's blank, padding.
+    Attributes:
+        model: The model whose limits were checked.
+        unit: What a label is: ``"characters"`` or ``"tokens"``.
+        limit: What labels have to fit in: ``"frames"`` of a CTC model or ``"positions"`` of a decoder.
+        checked: The number of pairs that were checked.
+        infeasible: The first 20 pairs that do not fit.
+        infeasible_rows: The rows of all pairs that do not fit.
+        unreadable: Clips that cannot be read, which were not checked.
+        missing: Clips without a text, which were not checked.
+        empty: Clips with an empty text, which fits.
+        longest_labels: The most labels of a clip.
+        mean_labels: The mean number of labels of a clip.
+        tightest: The highest share of its frames or positions that a pair needs; above 1 it does not fit.
+        findings: Sentences on other problems of the labels of a live model and its tokenizer: ids that the model does
+            not have, CTC's blank, padding.
     """
 
     model: str
@@ -90,25 +111,37 @@ def check_labels(
     workers: int = 0,
     progress: bool = True,
 ) -> LabelReport:
-    """Find the clips whose labels do not fit a model: they give an infinite CTC loss, or break a decoder.
+    """Find the clips whose labels do not fit a model: their CTC loss is infinite, or they break a decoder.
 
-    ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. Transcripts are read from its column ``text``, or from
-    the first of text, sentence, transcription, transcript and other usual names (of tar shards: from
-    .txt or .json members; of Kaldi: from the file ``text``), unless ``texts`` gives it in the order of the clips. A
-    column of whole numbers, such as ``labels`` of a prepared dataset, counts as tokens already.
+    CTC needs as many frames as labels, and one more between any two labels that are the same (Graves et al. 2006). For
+    a live model the check also finds labels that its head does not have, CTC's blank among them, padding other than
+    -100, and a tokenizer that is not the model's.
 
-    ``tokenizer`` is a tokenizer or processor of transformers, or a function from a text to its labels; without one
-    every character is a label. ``model`` is a name ("wav2vec2", "w2v-bert", "whisper", or one of ``known_models()``), a
-    model, its config or folder, or a function from seconds to frames.
+    Args:
+        source: What ``scan_audio`` takes, or its result.
+        texts: The transcripts in the order of the clips, bad ones included, None for a missing one; needed for a scan's
+            result. None reads them from ``source``.
+        text: The column of transcripts; None for the first of text, sentence, transcription, transcript and other usual
+            names (of tar shards: .txt or .json members; of Kaldi: the file ``text``). A column of whole numbers, such
+            as ``labels`` of a prepared dataset, counts as tokens already.
+        tokenizer: A tokenizer or processor of transformers, or a function from a text to its labels; None counts every
+            character as a label.
+        model: A name ("wav2vec2", "w2v-bert", "whisper", or one of ``known_models()``), a model, its config or folder,
+            or a function from seconds to frames.
+        workers: How many files are read at once; 0 for four for each usable core.
+        progress: Whether to show a progress bar.
 
-    CTC needs as many frames as labels, and one more between any two labels that are the same (Graves et al. 2006).
-    Of a live model it also finds labels that its head does not have, CTC's blank among them, padding other than -100,
-    and a tokenizer that is not the model's. Raises ``InvalidArgumentError`` when there are no texts, or when a decoder
-    is checked without a tokenizer.
+    Returns:
+        The pairs that do not fit, and statistics of the labels.
 
-    >>> print(check_labels(CLIPS / "manifest.jsonl", progress=False))
-    all 310 pairs fit wav2vec2
-    labels are characters: 12.4 on average, 22 at most; the fullest pair needs 43% of its frames
+    Raises:
+        InvalidArgumentError: There are no texts, or not one for each clip; a decoder is checked without a tokenizer; or
+            the frames of ``model`` cannot be determined.
+
+    Example:
+        >>> print(check_labels(CLIPS / "manifest.jsonl", progress=False))
+        all 310 pairs fit wav2vec2
+        labels are characters: 12.4 on average, 22 at most; the fullest pair needs 43% of its frames
     """
     limits = limits_of(model)
     rules = rules_of(model, tokenizer)

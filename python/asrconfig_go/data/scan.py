@@ -60,40 +60,56 @@ def scan_audio(
     collator: object = None,
     cluster: Cluster | None = None,
 ) -> ScanResult:
-    """Measure every clip of ``source`` without decoding it.
+    """Measure every clip of a dataset without decoding it.
 
-    ``source`` is one of these:
+    Files that cannot be used are counted and listed in the profile.
 
-    - a folder: of audio, of tar or Parquet files, a Kaldi data folder, or what ``save_to_disk`` wrote;
-    - an audio file, or a list of paths;
-    - a manifest: .jsonl (NeMo, Lhotse, …), .csv, .tsv (Common Voice, fairseq), .scp, segments, utt2dur (Kaldi), or .txt
-      with one path a line, also with .gz. A row that selects a piece of a file counts as that piece;
-    - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
-    - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), a ``pyarrow.Table`` or a
-      ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where none is called so;
-    - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``;
-    - rows that hold a model's input: columns or keys ``input_values``, ``input_features``, ``input_ids``. Frames last
-      as long as ``model`` (see ``profile_model``) determines; 50 tokens count as a second;
-    - rows of any other kind with a length, for which ``collator`` is given, a Trainer's: some are collated, each alone;
-    - the result of another scan, which is returned.
+    Args:
+        source: One of these:
 
-    ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
-    by default. ``batch_size`` is that of the profile's padding. ``workers`` 0 means four for each
-    usable core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
+            - a folder: of audio, of tar or Parquet files, a Kaldi data folder, or what ``save_to_disk`` wrote;
+            - an audio file, or a list of paths;
+            - a manifest: .jsonl (NeMo, Lhotse, …), .csv, .tsv (Common Voice, fairseq), .scp, segments, utt2dur (Kaldi),
+              or .txt with one path a line, also with .gz. A row that selects a piece of a file counts as that piece;
+            - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
+            - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), a
+              ``pyarrow.Table`` or a ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where
+              none has that name;
+            - a list of 1-D arrays, or of ``{"array", "sampling_rate"}``;
+            - rows that hold a model's input: columns or keys ``input_values``, ``input_features``, ``input_ids``;
+            - rows of any other kind with a length, for which ``collator`` is passed;
+            - the result of another scan, which is returned.
+        sample_size: How many clips to measure, drawn at random; None for all, and for 200 of a streamed dataset.
+        sampling_rate: The rate, in hertz, of arrays without one.
+        seed: Draws the sample, and the random batches of the profile's padding.
+        batch_size: The clips of a batch that the profile's padding assumes.
+        workers: How many files are read at once; 0 for four for each usable core.
+        cache: Whether durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one).
+            They are used as long as the file's size and modification times and the version of the library stay the
+            same.
+        progress: Whether to show a progress bar.
+        allow_empty: Whether a dataset without a usable clip has a profile of zeros instead of raising an error.
+        clips: Whether the result lists the clips. Without them it has the profile alone, which saves time on millions
+            of files.
+        model: The model whose input the rows hold (see ``profile_model``): it determines how long frames last. 50
+            tokens count as a second.
+        collator: The Trainer's collator, for rows of any other kind: some are collated, each alone, to measure them.
+        cluster: ``"ray"`` or ``"spark"`` scans on the cluster that this process can reach, with the same result (see
+            docs/launching.md): a folder, manifest, tar shards or paths that all its machines see under the same name.
+            None scans in this process.
 
-    With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
-    and believed as long as a file's size and modification times stay the same and the library is the same.
+    Returns:
+        The profile of the dataset, and its clips.
 
-    ``cluster`` ``"ray"`` or ``"spark"`` scans on the cluster that this process can reach, with the same result (see
-    docs/launching.md): a folder, manifest, tar shards or paths that all its machines see under the same name.
+    Raises:
+        NotFoundError: A path does not exist.
+        EmptyDatasetError: No clip is usable, and ``allow_empty`` is False.
+        InvalidArgumentError: The dataset is of another type, or an option is out of its range.
 
-    Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
-    ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
-    ``InvalidArgumentError``.
-
-    >>> found = scan_audio(CLIPS, progress=False)
-    >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
-    (310, 'mp3', 1.95)
+    Example:
+        >>> found = scan_audio(CLIPS, progress=False)
+        >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
+        (310, 'mp3', 1.95)
     """
     if sample_size is not None and (type(sample_size) is not int or sample_size < 1):
         raise InvalidArgumentError(
@@ -192,20 +208,33 @@ def add_durations(
     workers: int = 0,
     progress: bool = True,
 ) -> Any:
-    """The ``datasets.Dataset`` (or ``DatasetDict``) with the length of every clip in a new ``column``.
+    """Add a column with the length of every clip to a dataset.
 
-    ``unit`` ``"samples"`` are whole numbers at ``sampling_rate``, whatever the files' own rates: what the Trainer's
-    ``train_sampling_strategy="group_by_length"`` (``group_by_length=True`` before transformers 5) reads from
-    ``length_column_name``. ``"seconds"`` are fractions. Audio is neither decoded nor copied, also of a dataset that
-    was shuffled or selected from. A clip that cannot be read gets 0, and a ``BadAudioWarning`` counts them.
+    Audio is neither decoded nor copied, also of a dataset that was shuffled or selected from. A transform of the
+    dataset (``set_transform``) stays, and is not run to read lengths. A clip that cannot be read has the length 0, and
+    a ``BadAudioWarning`` counts them.
 
-    A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises
-    ``InvalidArgumentError`` for a stream, for other types, and when the column is there already.
+    Args:
+        dataset: A ``datasets.Dataset`` or ``DatasetDict``.
+        column: The name of the new column.
+        unit: ``"samples"`` for whole numbers at ``sampling_rate``, whatever the files' own rates: what the Trainer's
+            ``train_sampling_strategy="group_by_length"`` (``group_by_length=True`` before transformers 5) reads from
+            ``length_column_name``. ``"seconds"`` for fractions.
+        sampling_rate: The rate in hertz at which samples are counted.
+        workers: How many files are read at once; 0 for four for each usable core.
+        progress: Whether to show a progress bar.
 
-    >>> from asrconfig_go.data.splits import load_split
-    >>> dataset = add_durations(load_split("test"), "seconds", "seconds", progress=False)
-    >>> dataset.column_names
-    ['audio', 'text', 'length', 'seconds']
+    Returns:
+        The dataset, or the splits, with the new column.
+
+    Raises:
+        InvalidArgumentError: The dataset is a stream or of another type, or has the column already.
+
+    Example:
+        >>> from asrconfig_go.data.splits import load_split
+        >>> dataset = add_durations(load_split("test"), "seconds", "seconds", progress=False)
+        >>> dataset.column_names
+        ['audio', 'text', 'length', 'seconds']
     """
     checked("unit", unit, DurationUnit)
     options: DurationSettings = {"sampling_rate": sampling_rate, "workers": workers, "progress": progress}

@@ -30,12 +30,21 @@ COLUMNS = ("path", "duration_s", "claimed_duration_s", *_KIND, "size_bytes", "er
 
 @dataclass(frozen=True)
 class Clip:
-    """One audio file or buffer; ``duration_s`` is None and ``error`` has the reason when it cannot be used.
+    """One audio file or buffer.
 
-    ``claimed_duration_s`` is the length in the header, only when the file holds something else. ``bits`` are those of a
-    stored sample, 0 where the codec has none. ``method`` is how the duration is known: ``"header"`` (and the file's
-    size agrees), ``"tail"`` (from the end of the file), ``"walked"`` (frames were counted one by one), ``"estimated"``
-    (from a rate or a sample of frames, where counting is impossible or takes too long), ``"given"`` (by the caller).
+    Attributes:
+        path: The file, or the name of the buffer.
+        duration_s: The duration in seconds; None when the clip cannot be used.
+        claimed_duration_s: The duration in the header, only when the file holds something else; otherwise None.
+        sample_rate: The stored rate in hertz.
+        channels: The number of channels.
+        bits: The bits of a stored sample; 0 where the codec has none.
+        codec: The name of the codec.
+        method: How the duration was determined: ``"header"`` (and the file's size agrees), ``"tail"`` (from the end of
+            the file), ``"walked"`` (frames were counted one by one), ``"estimated"`` (from a rate or a sample of
+            frames, where counting is impossible or takes too long), ``"given"`` (by the caller).
+        size_bytes: The size as stored.
+        error: Why the clip cannot be used; ``""`` where it can.
     """
 
     path: str
@@ -54,9 +63,13 @@ Fetch = Callable[[int, int], tuple[dict[str, Any], memoryview]]  # a page from a
 
 
 class Clips(Sequence[Clip]):
-    """Every clip of a scan in source order, bad ones included: a sequence whose elements are made when asked for.
+    """Every clip of a scan in source order, bad ones included: a sequence whose elements are made on access.
 
     A slice is a list. ``column`` returns one field of all clips without making any ``Clip``.
+
+    Args:
+        fetch: A function from an offset and a number of clips to a page of clips as the library returns it; None for no
+            clips.
     """
 
     def __init__(self, fetch: Fetch | None = None) -> None:
@@ -116,7 +129,14 @@ class Clips(Sequence[Clip]):
         return None if math.isnan(seconds) else seconds
 
     def column(self, name: str) -> list[Any]:
-        """One field of every clip, by its name in ``Clip``, in order."""
+        """Return one field of every clip.
+
+        Args:
+            name: The name of the field in ``Clip``.
+
+        Returns:
+            The values in the order of the clips.
+        """
         if name in _KIND:
             values = [kind[_KIND.index(name)] for kind in self._kind_list]
             return [values[number] for number in self._kinds]
@@ -199,7 +219,11 @@ class ScanResult:
         return self.clips.durations
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """One list for each field of ``Clip``, for ``pandas.DataFrame`` and ``Dataset.from_dict``."""
+        """Return the clips in columns, for ``pandas.DataFrame`` and ``Dataset.from_dict``.
+
+        Returns:
+            A list for each field of ``Clip``, by its name.
+        """
         return {name: self.clips.column(name) for name in COLUMNS}
 
     def __len__(self) -> int:
@@ -212,7 +236,14 @@ class ScanResult:
         return self.profile._repr_html_()
 
     def plot(self, ax: Axes | None = None) -> Any:
-        """Draw the histogram of durations: ``profile.plot(ax)``."""
+        """Draw the histogram of durations; see ``DatasetProfile.plot``.
+
+        Args:
+            ax: The axes to draw on; None for a new figure.
+
+        Returns:
+            ``ax``, or the new figure.
+        """
         return self.profile.plot(ax)
 
 

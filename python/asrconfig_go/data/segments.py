@@ -41,7 +41,14 @@ _TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
 
 @dataclass(frozen=True)
 class Segment:
-    """``text`` that is said from ``start`` to ``end`` in seconds; ``score`` is an alignment's confidence, 0 to 1."""
+    """A text, and when it is said.
+
+    Attributes:
+        start: The time in seconds at which it begins.
+        end: The time in seconds at which it ends.
+        text: The words.
+        score: The confidence of an alignment, 0 to 1; None for other segments.
+    """
 
     start: float
     end: float
