@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"maps"
 	"runtime"
 	"slices"
@@ -115,6 +116,12 @@ func withArgs[A, R any](f func(A) (R, error)) operation {
 	run := func(raw json.RawMessage, attached []byte) (any, error) {
 		var args A
 		if err := jsontext.Decode(raw, &args); err != nil {
+			var unfit *json.UnmarshalTypeError
+			if errors.As(err, &unfit) && unfit.Field != "" {
+				return nil, fault.New(fault.InvalidArgument,
+					"pass a value of that type, of at most 64 bits",
+					"%s: %s does not fit the type %s", unfit.Field, unfit.Value, unfit.Type)
+			}
 			return nil, fault.Wrap(err, fault.InvalidArgument,
 				"see the operation's arguments in capi/operations.json",
 				"reading the arguments")

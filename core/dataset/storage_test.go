@@ -121,7 +121,7 @@ func TestDuplicates(t *testing.T) {
 		"long files that begin with silence are not judged by it")
 	assert.Equal(t, 3, d.Duplicates.Count)
 	assert.InDelta(t, (2*9000+90)/16000.0/3600, d.Duplicates.Hours, 1e-9)
-	assert.Contains(t, d.Warnings, "3 clips very likely copied (0.00 h): the size, the length and the bytes that were read are those of another")
+	assert.Contains(t, d.Warnings, "3 clips very likely copied (1.13 s): the size, the length and the bytes that were read are those of another")
 
 	listed := scan(t, Request{Paths: []string{at("b.wav"), at("b.wav")}}).Profile
 	assert.Equal(t, 1, listed.Duplicates.Count, "listed twice")

@@ -39,8 +39,8 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 	say(d.Methods["estimated"], "of estimated length: their formats do not store it")
 	if d.Duplicates.Count > 0 {
 		say(d.Duplicates.Count,
-			"very likely copied (%.2f h): the size, the length and the bytes that were read are "+
-				"those of another", d.Duplicates.Hours)
+			"very likely copied (%s): the size, the length and the bytes that were read are "+
+				"those of another", d.RowKind.Amount(d.Duplicates.Hours))
 	}
 	return all
 }

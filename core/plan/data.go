@@ -33,10 +33,11 @@ func threshold(bytes float64) string {
 }
 
 func datasetSize(d profile.Dataset) string {
+	amount := d.RowKind.Amount(d.TotalHours)
 	if d.RowKind.AreTexts() {
-		return d.RowKind.Amount(d.TotalHours)
+		return amount
 	}
-	return fmt.Sprintf("%s, %.1f h", d.Stored(), d.TotalHours)
+	return d.Stored() + ", " + amount
 }
 
 // streamingWarning: a streamed dataset has no length, and the Trainer then wants max_steps.

@@ -109,10 +109,10 @@ func (s *search) writeLength(d *draft, f evaluated) {
 		reason = "asked for"
 	}
 	d.MaxLengthS = s.maxLength()
-	reason = fmt.Sprintf("%s: %s of %s are left out", reason, rows.Count(s.clips.leftOut),
-		rows.Amount(s.clips.leftOutHours))
-	d.because("max_length_s", reason)
-	d.warn("Over max_length_s = " + s.bound(*d.MaxLengthS) + ": " + reason + ".")
+	longer := fmt.Sprintf("%s of %s", rows.Count(s.clips.leftOut), rows.Amount(s.clips.leftOutHours))
+	d.because("max_length_s", reason+": "+longer+" left out")
+	d.warn(fmt.Sprintf("Left out over max_length_s = %s: %s (%s).", s.bound(*d.MaxLengthS), longer,
+		reason))
 }
 
 // writeStreamBound sets the length up to which clips of a stream are trained on.

@@ -228,7 +228,7 @@ func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
 	c := planned(t, described(t, xlsr, durations, "T4"))
 	require.NotNil(t, c.MaxLengthS)
 	assert.InDelta(t, 20, *c.MaxLengthS, 1e-9)
-	assert.Contains(t, strings.Join(c.Warnings, " "), "1 clip of 10.00 h are left out")
+	assert.Contains(t, strings.Join(c.Warnings, " "), ": 1 clip of 10.00 h (longer clips do not fit even alone).")
 
 	many := speech(900, 20, 1)
 	for range 100 {

@@ -90,7 +90,7 @@ func TestStreamingAndCaching(t *testing.T) {
 	}
 	arrays := profile.Dataset{MeasuredCount: 2, Codecs: map[string]int{"array": 2}}
 	_, reason := streaming(arrays)
-	assert.Contains(t, reason, "0 B as arrays, 0.0 h")
+	assert.Contains(t, reason, "0 B as arrays, 0 ms")
 }
 
 func TestWorkers(t *testing.T) {

@@ -209,9 +209,15 @@ func (r RowKind) Rate(seconds float64) string {
 	return r.Figure("%.0f", seconds) + " seconds of audio"
 }
 
-// Amount is how much all rows hold: "9.91 h", "12979 tokens", "1.78 M tokens".
+// leastHours are as many as hundredths of an hour say enough about.
+const leastHours = 0.1
+
+// Amount is how much all rows hold: "9.91 h", "4.08 min", "12979 tokens", "1.78 M tokens".
 func (r RowKind) Amount(hours float64) string {
-	if !r.AreTexts() {
+	switch {
+	case !r.AreTexts() && hours < leastHours:
+		return Duration(3600 * hours)
+	case !r.AreTexts():
 		return fmt.Sprintf("%.2f h", hours)
 	}
 	if tokens := math.Round(r.In(3600 * hours)); tokens < 1e5 {

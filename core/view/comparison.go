@@ -86,14 +86,10 @@ func (p gpuPlan) expense() float64 {
 	return p.Cost.Likely
 }
 
-// workload is "100 clips, 0.2 h, longest 8 s; effective batch 32, 3 epochs".
+// workload is "100 clips, 0.20 h, longest 8 s; effective batch 32, 3 epochs".
 func workload(w compare.Workload) string {
-	amount := fmt.Sprintf("%.1f h", w.Hours)
-	if w.RowKind.AreTexts() {
-		amount = w.RowKind.Amount(w.Hours)
-	}
 	return fmt.Sprintf("%s, %s, longest %s; effective batch %d, %s", w.RowKind.Count(w.Clips),
-		amount, w.RowKind.Length(w.LongestS), w.Target, epochs(w.Epochs))
+		w.RowKind.Amount(w.Hours), w.RowKind.Length(w.LongestS), w.Target, epochs(w.Epochs))
 }
 
 // best are the cheapest and the fastest.

@@ -66,16 +66,16 @@ func heights(counts []int) string {
 // datasetLine is "4300 clips, 9.81 h, 1.50–25.00 s, mean 8.22 s (folder clips)", with what cannot
 // be used.
 func datasetLine(d profile.Dataset) string {
-	r, bad := d.RowKind, ""
+	r, beside := d.RowKind, sampleOf(d)
 	if d.BadCount > 0 {
-		bad = ", " + count(d.BadCount, badNoun(d)) + " left out"
+		beside += ", " + count(d.BadCount, badNoun(d)) + " left out"
 	}
 	if d.MeasuredCount == 0 {
-		return fmt.Sprintf("no usable %s (%s)%s", r.Noun(), d.Source, bad)
+		return fmt.Sprintf("no usable %s (%s)%s", r.Noun(), d.Source, beside)
 	}
 	return fmt.Sprintf("%s, %s, %s–%s %s, mean %s %s (%s)%s", r.Count(d.SampleCount),
 		r.Amount(d.TotalHours), r.Figure("%.2f", d.MinS), r.Figure("%.2f", d.MaxS), r.Unit(),
-		r.Figure("%.2f", d.MeanS), r.Unit(), d.Source, bad)
+		r.Figure("%.2f", d.MeanS), r.Unit(), d.Source, beside)
 }
 
 // datasetFacts are how long the clips are, of what size and of what kind.
@@ -91,22 +91,28 @@ func datasetFacts(d profile.Dataset) []string {
 		lines = append(lines, fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s",
 			100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")))
 	}
-	if d.Sampled {
-		lines = append(lines, sampled(d)...)
-	}
-	return lines
+	return append(lines, certainty(d)...)
 }
 
-// sampled says how far the figures of a sample may be off.
-func sampled(d profile.Dataset) []string {
-	s, drawn := d.Sampling, fmt.Sprintf("measured on a sample of %d", d.MeasuredCount)
-	if s == nil || s.MeanHighS == nil {
-		return []string{drawn}
+// sampleOf is ", measured on a sample of 200, from 10 shards of a stream"; nothing of all clips.
+func sampleOf(d profile.Dataset) string {
+	if !d.Sampled {
+		return ""
 	}
-	if s.Shards > 0 {
-		drawn += fmt.Sprintf(", from %s of a stream", count(s.Shards, "shard"))
+	sample := fmt.Sprintf(", measured on a sample of %d", d.MeasuredCount)
+	if d.Sampling != nil && d.Sampling.Shards > 0 {
+		sample += fmt.Sprintf(", from %s of a stream", count(d.Sampling.Shards, "shard"))
 	}
-	return []string{drawn, fmt.Sprintf(
+	return sample
+}
+
+// certainty says how far the figures of a sample may be off; nothing where that is not known.
+func certainty(d profile.Dataset) []string {
+	s := d.Sampling
+	if !d.Sampled || s == nil || s.MeanHighS == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf(
 		"with 95 %% certainty: mean %s–%s %s, at most %.2g %% over %s %s",
 		d.RowKind.Figure("%.2f", s.MeanLowS), d.RowKind.Figure("%.2f", *s.MeanHighS),
 		d.RowKind.Unit(),

@@ -36,7 +36,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 raise UNWRITTEN.pop()
             return status
     except AsrConfigError as error:
-        show(f"asrconfig: {error}", sys.stderr)
+        show(f"asrconfig: {arguments.parser.in_options(str(error))}", sys.stderr)
         return 1
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter tries again at its end
@@ -74,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     completion = commands.add_parser("completion", help="print completions for a shell, to source in its startup file")
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     completion.set_defaults(run=_completion)
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)
     return parser
 
 

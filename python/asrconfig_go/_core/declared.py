@@ -109,8 +109,10 @@ class RowWords:
         return f"{figure} {self.unit}"
 
     def amount(self, hours: float) -> str:
-        """``9.91 h``, ``12979 tokens``."""
-        return f"{hours:.2f} h" if self.per_second == 1 else self.length(3600 * hours)
+        """``9.91 h``, ``4.08 min``, ``12979 tokens``."""
+        if self.per_second != 1 or 3600 * hours < 99.5:
+            return self.length(3600 * hours)
+        return f"{hours:.2f} h" if hours >= 0.1 else f"{60 * hours:.3g} min"
 
 
 WORDS: Final[dict[RowKind, RowWords]] = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from .._core.declared import WORDS
 from .._core.files import cache_folder, write_whole
 from .._core.output import ProgressBar, first_of
 from .._core.render import plural
@@ -70,7 +71,8 @@ class LongClips:
             loud = f", {self.loud} of the cuts at no silence" if rule == "silence" and self.loud else ""
             pieces = plural(self.pieces[rule], "piece")
             yield f"{plural(count, 'clip')} {limit} cut into {pieces} {_RULES[rule]}{loud}"
-        yield from first_of(f"{_amount(hours)} of cut clips left out: {reason}" for reason, hours in self.lost.items())
+        amounts = ((WORDS["clips"].amount(hours), reason) for reason, hours in self.lost.items())
+        yield from first_of(f"{amount} of cut clips left out: {reason}" for amount, reason in amounts)
         fate = "kept whole" if self.kept_whole else "left out"
         skipped = ((plural(count, "clip"), reason) for reason, count in self.not_cut.items())
         yield from first_of(f"{clips} {limit} not cut and {fate}: {reason}" for clips, reason in skipped)
@@ -107,10 +109,6 @@ def _by_kind(reasons: Iterable[str]) -> dict[str, int]:
 def _named(group: list[str]) -> str:
     first = group[0] if len(group[0]) <= _SHOWN else f"{group[0][: _SHOWN - 1]}…"
     return first if len(set(group)) == 1 else f"{first}, and similar"
-
-
-def _amount(hours: float) -> str:
-    return f"{hours:.2f} h" if hours >= 0.1 else f"{3600 * hours:.1f} s"
 
 
 def table_problem(dataset: Dataset) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import sys
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction["Parser"]
 
 MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper, …"
-_EVERY_COMMAND = ("command", "run", "words", "full", "html", "json", "quiet")
+_EVERY_COMMAND = ("command", "run", "words", "parser", "full", "html", "json", "quiet")
 _PLOT_DPI = 130
 DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
 
@@ -34,6 +35,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the process with the message, and where to read more."""
         self.exit(2, f"{self.prog}: {message}\n  → {self.prog} --help lists all options\n")
+
+    def in_options(self, text: str) -> str:
+        """An error about Python's arguments, as ``lora_rank=8``, in the words of the command line: ``--lora 8``."""
+        for action in self._actions:
+            name, option = action.dest, (action.option_strings or [""])[0]
+            if "_" in name and option and f"({option}" not in text:
+                text = re.sub(rf"\b{name}(=True)?\b(?!=)", option, text).replace(f"{name}=", f"{option} ")
+        return text
 
 
 def add_choice(
@@ -91,6 +100,13 @@ def add_quiet(command: argparse.ArgumentParser) -> None:
 def with_progress(arguments: argparse.Namespace) -> bool:
     """Whether a command with ``add_output_options`` shows its progress."""
     return not (arguments.json or arguments.quiet)
+
+
+def named_file(name: str) -> str:
+    """The name of a file to write, which a shell's unset variable leaves empty."""
+    if not name:
+        raise argparse.ArgumentTypeError("the name of the file is empty")
+    return name
 
 
 def html_file(name: str) -> str:

@@ -33,6 +33,7 @@ from .options import (
     add_output_options,
     add_training_options,
     command_line,
+    named_file,
     passed_on,
     save_plot,
     show_result,
@@ -60,7 +61,7 @@ def add_plan(commands: Commands) -> None:
     plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     add_training_options(plan)
     _add_choices(plan)
-    plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
+    plan.add_argument("--output", metavar="FILE", type=named_file, help="also save the configuration as JSON")
     add_output_options(plan)
     plan.set_defaults(run=_plan)
 

@@ -111,10 +111,12 @@ def scan_audio(
         >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
         (310, 'mp3', 1.95)
     """
-    if sample_size is not None and (type(sample_size) is not int or sample_size < 1):
-        raise InvalidArgumentError(
-            f"sample_size = {sample_size!r} is not a positive whole number", "None measures every file"
-        )
+    for name, count, hint in (
+        ("sample_size", sample_size, "None measures every file"),
+        ("batch_size", batch_size, "8 is usual, 1 the least"),
+    ):
+        if count is not None and (type(count) is not int or count < 1):
+            raise InvalidArgumentError(f"{name} = {count!r} is not a positive whole number", hint)
     opened = open_source(source)
     if opened.scan is not None:
         if sample_size is not None:

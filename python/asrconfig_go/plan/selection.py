@@ -58,7 +58,7 @@ class Selection:
         if self.long_clips is not None:
             lines += self.long_clips.lines()
         elif self.to_cut:
-            pieces = f"to be split into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
+            pieces = f"to be split into pieces of at most {self.chunk_length_s:g} s ({rows.amount(self.to_cut_hours)})"
             lines.append(f"{rows.count(len(self.to_cut))} {pieces}")
         return "\n".join(lines)
 
@@ -84,8 +84,8 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
         >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
         >>> config.max_length_s = 9.0
         >>> select_clips([2.0, 10.0, float("nan")], config)
-        1 of 3 clips kept (0.00 h)
-        1 clip longer than 9 s left out (0.00 h)
+        1 of 3 clips kept (2 s)
+        1 clip longer than 9 s left out (10 s)
         1 clip that cannot be read left out
     """
     if not isinstance(config, PlanRecord):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from .._core.declared import WORDS
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import box, plural, visible
 from ..errors import EmptyDatasetError, UnsupportedError
@@ -272,9 +273,8 @@ class SpeechData:
 
 
 def _amount(dataset: Dataset) -> str:
-    seconds = sum(column(dataset, "length")) / SAMPLING_RATE
-    amount = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
-    return f"{plural(len(dataset), 'clip')} ({amount})"
+    hours = sum(column(dataset, "length")) / SAMPLING_RATE / 3600
+    return f"{plural(len(dataset), 'clip')} ({WORDS['clips'].amount(hours)})"
 
 
 def column(dataset: Dataset, name: str) -> list[Any]:

@@ -92,3 +92,23 @@ def test_a_wrong_name_lists_the_right_ones(
         assert ended.code == 2
     message = capsys.readouterr().err
     assert all(name in message for name in right), message
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--target-batch-size", "70000"], "set --target-batch-size to a whole number from 1 to 65536"),
+        (["--target-batch-size", "9" * 23], "--target-batch-size: number 99999999999999999999999 does not fit"),
+        (["--output", ""], "argument --output: the name of the file is empty"),
+        (["--sample-size", "3"], "measured on a sample of 3"),
+    ],
+)
+def test_plans_answer_in_the_words_of_the_command(
+    options: list[str], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        main(["plan", "--data", "demo", "--model", "wav2vec2-base", "--gpu", "T4", "--no-trace", *options])
+    except SystemExit as ended:
+        assert ended.code == 2
+    printed = capsys.readouterr()
+    assert answer in printed.out.replace("\n ", "") + printed.err

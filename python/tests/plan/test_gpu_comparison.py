@@ -52,7 +52,7 @@ def test_what_does_not_fit_says_what_would(compared: Comparison) -> None:
 def test_text(compared: Comparison) -> None:
     text = repr(compared)
     for part in (
-        "whisper (WhisperForConditionalGeneration): 4500 clips, 10.0 h",
+        "whisper (WhisperForConditionalGeneration): 4500 clips, 10.00 h",
         "effective batch 32, 3 epochs",
         "! T4 (12.8 GiB of 15.0 GiB to use): does not fit",
         '✗ with optimizer="adamw_bnb_8bit" and offloaded gradient checkpointing: ',

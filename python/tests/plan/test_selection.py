@@ -27,10 +27,10 @@ def test_left_out_kept_and_to_be_cut() -> None:
     assert chosen.too_long_hours * 3600 == pytest.approx(7260.01)
     assert chosen.to_cut_hours * 3600 == pytest.approx(91)
     assert repr(chosen).splitlines() == [
-        "4 of 7 clips kept (0.04 h)",
+        "4 of 7 clips kept (2.18 min)",
         "2 clips longer than 60 s left out (2.02 h)",
         "1 clip that cannot be read left out",
-        "2 clips to be split into pieces of at most 30 s (0.03 h)",
+        "2 clips to be split into pieces of at most 30 s (91 s)",
     ]
 
 

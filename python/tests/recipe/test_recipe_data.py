@@ -52,7 +52,7 @@ def test_the_demo_has_its_own_clips_to_evaluate_with() -> None:
     assert data.train.features["audio"].decode is False
     row = data.train[0]
     assert row["length"] == soundfile.info(row["audio"]["path"]).frames
-    assert str(data).startswith("250 clips (4.0 min) to train on, 60 clips (1.1 min) to evaluate with")
+    assert str(data).startswith("250 clips (3.97 min) to train on, 60 clips (64.33 s) to evaluate with")
     assert "250 clips" in data._repr_html_()
     assert load_speech(data) is data
 
