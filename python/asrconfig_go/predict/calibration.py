@@ -52,17 +52,33 @@ def calibrate(
     optimizer: torch.optim.Optimizer | None = None,
     batch_fn: BatchFunction | None = None,
 ) -> Calibration:
-    """Run ``steps`` optimizer steps of the largest planned batch on this machine's GPU, and correct ``memory_model``.
+    """Run real steps of the largest planned batch on this machine's GPU, and correct a memory model by their peak.
 
-    ``trainer_or_step`` is a ``transformers.Trainer``, which trains on made-up clips for this, or a function
-    ``step(batch)`` that runs one whole optimizer step over a dictionary of tensors on the GPU; ``model`` and
-    ``optimizer`` are then what it trains. ``batch_fn(batch, length, labels)`` makes the tensors for models whose input
-    is not known here. Weights, buffers, the optimizer's state, random numbers and the trainer's own state are as before
-    afterwards, and gradients are None.
+    Weights, buffers, the optimizer's state, random numbers and the trainer's own state are as before afterwards, and
+    gradients are None. The measurement is stored for this model, GPU and torch version, and corrects later estimates of
+    the same model.
 
-    The measurement is kept for this model, GPU and torch version, and corrects later estimates of the same model.
-    Raises ``UnsupportedError`` without a CUDA GPU and for a trainer on several devices, ``InvalidArgumentError`` when
-    trainer and memory model differ in their settings, ``InfeasiblePlanError`` when the batch does not fit.
+    Args:
+        trainer_or_step: A ``transformers.Trainer``, which trains on made-up clips for this, or a function
+            ``step(batch)`` that runs one whole optimizer step over a dictionary of tensors on the GPU.
+        memory_model: The memory model to correct, traced with the trainer's settings.
+        batch: The clips of the micro-batch, at least 1.
+        seconds: The seconds of its longest clip, above 0.
+        labels: The tokens of its longest text; None for the usual number of that duration.
+        steps: The optimizer steps to run, 1 to 100.
+        model: The model that a function trains; None with a trainer.
+        optimizer: The optimizer that a function steps; None with a trainer.
+        batch_fn: A function of ``(batch, length, labels)`` that returns the tensors, for a model whose input is not
+            known here; None where it follows from the model.
+
+    Returns:
+        The measurement.
+
+    Raises:
+        UnsupportedError: There is no CUDA GPU, or the trainer uses several devices.
+        InvalidArgumentError: A value is out of its range, trainer and memory model differ in their settings, the memory
+            model is for another GPU, or a function has no model or optimizer.
+        InfeasiblePlanError: The batch does not fit.
     """
     shape = Shape(batch, seconds, labels)
     positive("steps", steps, 100)

@@ -43,13 +43,18 @@ _CONF = "PYTORCH_CUDA_ALLOC_CONF"
 
 @dataclass(frozen=True)
 class EvaluationMemory:
-    """The evaluation of the same model with ``batch`` samples at a time, as ``Trainer.evaluate`` runs it.
+    """The memory of evaluating the same model, as ``Trainer.evaluate`` does.
 
-    ``peak_allocated`` and ``peak_reserved`` are of one batch, with nothing kept of the batches before it;
-    ``resident_bytes`` is what lies on the GPU between batches (weights, buffers and the optimizer's state).
-    ``outputs_bytes_per_sample`` is what the Trainer keeps of each sample: logits, and a Whisper model's last encoder
-    states. ``generation_cache_bytes`` is the key-value cache of generating for one batch, None for models that do not
-    generate.
+    Attributes:
+        batch: The clips of a batch.
+        seconds: The seconds of its longest clip.
+        peak_allocated: The peak of allocated bytes in one batch, without outputs of earlier batches.
+        peak_reserved: The peak of reserved bytes in one batch, likewise.
+        resident_bytes: The bytes on the GPU between batches: weights, buffers and the optimizer's state.
+        outputs_bytes_per_sample: The bytes that the Trainer keeps of each clip: logits, and a Whisper model's last
+            encoder states.
+        generation_cache_bytes: The bytes of the key-value cache of generating for one batch; None for a model that does
+            not generate.
     """
 
     batch: int
@@ -61,19 +66,41 @@ class EvaluationMemory:
     generation_cache_bytes: int | None
 
     def gpu_bytes(self, samples: int, eval_accumulation_steps: int | None = None) -> int:
-        """Peak of allocated GPU memory in an evaluation of ``samples`` samples.
+        """Return the peak of allocated GPU memory in an evaluation.
 
-        Without ``eval_accumulation_steps`` the outputs of all samples stay on the GPU, and each batch's are appended
-        by a copy of all (transformers.trainer_pt_utils.nested_concat), which doubles them for a moment.
+        Without ``eval_accumulation_steps`` the outputs of all clips stay on the GPU, and each batch's are appended by a
+        copy of all (transformers.trainer_pt_utils.nested_concat), which doubles them for a moment.
+
+        Args:
+            samples: The clips of the evaluation, at least 1.
+            eval_accumulation_steps: The batches after which outputs are moved to the host, as in TrainingArguments;
+                None for never.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            InvalidArgumentError: A value is below 1.
         """
         outputs = self._samples_at_once(samples, eval_accumulation_steps) * self.outputs_bytes_per_sample
         return max(self.peak_allocated + outputs, self.resident_bytes + 2 * outputs)
 
     def host_bytes(self, samples: int, eval_accumulation_steps: int | None = None) -> int:
-        """Host memory of the outputs of ``samples`` samples, in fp32.
+        """Return the host memory of an evaluation's outputs, in fp32.
 
         With ``eval_accumulation_steps`` the arrays grow on the host, and appending doubles them for a moment
         (EvalLoopContainer.to_cpu_and_numpy). ``preprocess_logits_for_metrics`` makes both figures small.
+
+        Args:
+            samples: The clips of the evaluation, at least 1.
+            eval_accumulation_steps: The batches after which outputs are moved to the host, as in TrainingArguments;
+                None for never.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            InvalidArgumentError: A value is below 1.
         """
         copies = 1 if self._samples_at_once(samples, eval_accumulation_steps) == samples else 2
         return copies * samples * self.outputs_bytes_per_sample
@@ -87,7 +114,13 @@ class EvaluationMemory:
 
 @dataclass(frozen=True)
 class SavedSnapshot:
-    """A snapshot that was written: allocations, frees and segments in ``events``, ``left_out`` earlier ones."""
+    """A memory snapshot that was written.
+
+    Attributes:
+        path: The file.
+        events: The allocations, frees and segment events in it.
+        left_out: The earlier events that are not in it.
+    """
 
     path: Path
     events: int
@@ -122,16 +155,29 @@ class PredictedRun:
 class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
     """The GPU memory of a training: peaks, what holds them, when, and whether a GPU has that much.
 
-    ``peak_allocated`` is what tensors take, ``peak_reserved`` what PyTorch's allocator takes from the driver for them,
-    ``peak_device`` that and the driver's context (None without a GPU in mind). ``pinned_bytes`` is host memory: what
-    offloaded checkpoints pin for one micro-batch, None where it is not known. ``fits`` is None without a GPU; no
-    safety margin is applied. When it does not fit, ``out_of_memory`` is where the run would stop, and the peaks are
-    those of a GPU that is large enough.
+    Sizes are bytes. No safety margin is applied. Where the training does not fit, the peaks are those of a GPU that is
+    large enough.
 
-    ``estimator`` is ``"trace"`` (a recorded training step, replayed through a simulation of the allocator) or
-    ``"published"`` (a tenth of the model's memory per sample).
-    ``approximate`` counts tensors whose size is not an exact polynomial of the shape; ``fragmentation`` is the share of
-    the reserved memory that no tensor holds at the peak.
+    Attributes:
+        estimator: ``"trace"`` (a recorded training step, replayed through a simulation of the allocator) or
+            ``"published"`` (a tenth of the model's memory per clip).
+        peak_allocated: What tensors take.
+        peak_reserved: What PyTorch's allocator takes from the driver for them.
+        peak_device: ``peak_reserved`` and the driver's context; None without a GPU.
+        pinned_bytes: The host memory that offloaded checkpoints pin for one micro-batch; None where it is not known.
+        fits: Whether the GPU has that much; None without a GPU.
+        out_of_memory: Where the run would stop; None where it fits.
+        fragmentation: The share of the reserved memory that no tensor holds at the peak, 0 to 1.
+        approximate: The number of tensors whose size is not an exact polynomial of the shape.
+        model: The name of the model, and the traced class.
+        shape: The micro-batch; None for a loop recorded without shapes.
+        settings: The training settings.
+        target: The GPU, with its memory; empty without one.
+        calibration: The measurement that corrected the reserved bytes; None if there was none.
+        evaluation: The memory of an evaluation; None unless asked for.
+        remedies: Changes with which the training would fit, in words.
+        warnings: What the estimate could not answer, in words.
+        row_kind: ``"clips"`` or ``"texts"``.
     """
 
     model: str = field(default="", metadata=_LOCAL)
@@ -147,13 +193,17 @@ class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
 
     @property
     def headroom_bytes(self) -> int | None:
-        """What is left of the GPU at the peak, negative when it is too small; None without a GPU."""
+        """The bytes of the GPU that are left at the peak; negative when it is too small, None without a GPU."""
         if self.peak_device is None or self.target.available_bytes is None:
             return None
         return self.target.available_bytes - self.peak_device
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as a JSON object."""
+        """Return everything as a JSON object.
+
+        Returns:
+            The fields by their names; ``gpu`` is the target, None without one.
+        """
         return {
             "model": self.model,
             "shape": None if self.shape is None else vars(self.shape),
@@ -181,13 +231,21 @@ class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
     def save_snapshot(self, path: str | os.PathLike[str]) -> SavedSnapshot:
         """Write the predicted run as a memory snapshot for pytorch.org/memory_viz and ``torch.cuda._memory_viz``.
 
-        It holds the allocations, frees and segments of the steps that the estimate is about, with operation, modules
-        and phase as their stacks, the newest 200 000 of them. The peak of its events is ``peak_requested``, as sizes
-        in PyTorch's own events are not rounded; segments at their most are ``peak_reserved``, without the correction
-        of a calibration. Of a run that does not fit, it is the one on a large enough GPU.
+        It holds the allocations, frees and segments of the steps that the estimate is about, the newest 200 000 of
+        them, with operation, modules and phase as their stacks. The peak of its events is ``peak_requested``, as sizes
+        in PyTorch's own events are not rounded; the peak of its segments is ``peak_reserved``, without the correction
+        of a calibration. For a run that does not fit, it is the run on a GPU that is large enough.
 
-        Raises ``InvalidArgumentError`` for another suffix than .pickle, for an estimate by a formula and where the
-        ``MemoryModel`` is closed, ``NotFoundError`` where it cannot be written.
+        Args:
+            path: The file to write, whose name ends in .pickle.
+
+        Returns:
+            The path, and how many events were written.
+
+        Raises:
+            InvalidArgumentError: The suffix is not .pickle, the estimate is by a formula or was copied, or its
+                ``MemoryModel`` is closed.
+            NotFoundError: The file cannot be written.
         """
         file = snapshot_path(path)
         if self._run is None:
@@ -198,7 +256,18 @@ class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
         return self._run.save(file)
 
     def plot(self, ax: Axes | None = None) -> Any:
-        """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; returns the axes."""
+        """Draw the timeline by component with matplotlib.
+
+        Args:
+            ax: The axes to draw on; None for a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            InvalidArgumentError: The estimate has no timeline.
+            UnsupportedError: matplotlib is not installed.
+        """
         if self.timeline is None or len(self.timeline.event) < 2:
             raise InvalidArgumentError("the estimate has no timeline", 'only estimator="trace" has one')
         return plot("memory", self._shown(), ax)

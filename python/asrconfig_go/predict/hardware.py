@@ -24,12 +24,17 @@ from .predict_records import HardwareRecord
 
 @dataclass(frozen=True, repr=False)
 class HardwareProfile(Shown, HardwareRecord, kind="hardware"):
-    """One machine. ``gpus`` is empty without a GPU; ``no_gpu_reason`` is then the reason.
+    """The hardware of one machine.
 
-    ``order_note`` is the reason why CUDA may have selected other GPUs than those listed, ``""`` where it has not.
+    Attributes:
+        gpus: The visible GPUs in CUDA's order; empty without a GPU.
+        no_gpu_reason: Why there is no GPU, in words; ``""`` with GPUs.
+        order_note: Why CUDA may have selected other GPUs than those listed; ``""`` where it has not.
+        safety_margin: The share of memory that a plan may use, 0.70 to 0.95.
 
-    >>> HardwareProfile.detect("2xT4").gpus[0].name
-    'Tesla T4'
+    Example:
+        >>> HardwareProfile.detect("2xT4").gpus[0].name
+        'Tesla T4'
     """
 
     safety_margin: float = field(default=SAFETY_MARGIN, metadata={"local": True})
@@ -39,10 +44,20 @@ class HardwareProfile(Shown, HardwareRecord, kind="hardware"):
 
     @classmethod
     def detect(cls, gpu: str | None = None, safety_margin: float = SAFETY_MARGIN) -> HardwareProfile:
-        """Measure this machine, or plan for a catalogue GPU: ``"T4"``, ``"2xT4"``, ``"A100-40GB"``.
+        """Measure this machine, or describe a GPU of the catalogue.
 
-        ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are respected. ``safety_margin``, 0.70 to 0.95, is the share
-        of memory that a plan may use. Raises ``NotFoundError`` for an unknown GPU name.
+        ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are respected.
+
+        Args:
+            gpu: A GPU of the catalogue: ``"T4"``, ``"2xT4"``, ``"A100-40GB"``; None for this machine's.
+            safety_margin: The share of memory that a plan may use, 0.70 to 0.95.
+
+        Returns:
+            The profile. CPU and RAM are this machine's in either case.
+
+        Raises:
+            NotFoundError: The name of the GPU is unknown.
+            InvalidArgumentError: ``gpu`` is not a name, or ``safety_margin`` is out of its range.
         """
         check_margin(safety_margin)
         if gpu is not None and not (gpu and isinstance(gpu, str)):
@@ -52,22 +67,22 @@ class HardwareProfile(Shown, HardwareRecord, kind="hardware"):
 
     @property
     def gpu_name(self) -> str:
-        """Name of the first GPU, ``""`` without one."""
+        """The name of the first GPU; ``""`` without one."""
         return self.gpus[0].name if self.gpus else ""
 
     @property
     def compute_capability(self) -> str:
-        """Compute capability of the first GPU, ``""`` without one."""
+        """The compute capability of the first GPU; ``""`` without one."""
         return self.gpus[0].compute_capability if self.gpus else ""
 
     @property
     def total_gpu_memory_bytes(self) -> int | None:
-        """Memory of the smallest GPU, which limits a batch; None without one."""
+        """The memory of the smallest GPU, which limits a batch; None without one."""
         return min((g.memory_total_bytes for g in self.gpus), default=None)
 
     @property
     def usable_memory_bytes(self) -> int:
-        """What a plan may use: GPU memory × safety margin, or available RAM × safety margin without a GPU."""
+        """The bytes that a plan may use: GPU memory × safety margin, or available RAM × safety margin without a GPU."""
         total = self.total_gpu_memory_bytes
         return int((self.memory.available_bytes if total is None else total) * self.safety_margin)
 

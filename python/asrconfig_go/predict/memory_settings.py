@@ -24,10 +24,18 @@ from .predict_records import GPU
 
 @dataclass(frozen=True)
 class Calibration:
-    """One measurement; sizes in bytes.
+    """A measurement of real training steps beside their prediction. Sizes are bytes.
 
-    ``factor`` is measured over predicted peak reserved memory. ``context_bytes`` is what the process had on the GPU
-    besides the allocator's memory; None where the driver does not report it.
+    Attributes:
+        model: The name of the model, and the traced class.
+        gpu: The name of the GPU.
+        torch: The version of torch.
+        day: The UTC date, as YYYY-MM-DD.
+        batch: The clips of the micro-batch.
+        seconds: The seconds of its longest clip.
+        factor: The measured over the predicted peak of reserved memory.
+        context_bytes: What the process had on the GPU besides the allocator's memory; None where the driver does not
+            report it.
     """
 
     model: str
@@ -44,7 +52,11 @@ class Calibration:
     context_bytes: int | None
 
     def words(self) -> str:
-        """One line for people."""
+        """Return the calibration in one line.
+
+        Returns:
+            The text, for people.
+        """
         return f"calibrated on {self.gpu}, torch {self.torch}, {self.day}: factor {self.factor:.3f}"
 
 
@@ -143,12 +155,21 @@ def positive(name: str, value: object, limit: int) -> int:
 class MemorySettings:
     """The settings of a training that decide on its memory.
 
-    ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"`` (mixed, with fp32 weights); ``gradient_checkpointing`` False,
-    True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (above
-    1 from 5.23 on), what it saves in pinned host memory with ``offload_checkpoints`` (from 5.23 on); ``optimizer`` the
-    Trainer's name; ``accumulation`` micro-batches per optimizer step, 1 to 65536; ``allocator`` the text of
-    PYTORCH_CUDA_ALLOC_CONF, "" for PyTorch's own defaults; that of a plan when left out; ``lora_rank`` above 0 trains
-    adapters of that rank (see ``add_lora``).
+    Attributes:
+        precision: ``"fp32"``, or ``"fp16"`` or ``"bf16"`` for mixed precision with fp32 weights.
+        gradient_checkpointing: False, True, ``"reentrant"`` or ``"non_reentrant"``.
+        optimizer: The Trainer's name of an optimizer.
+        accumulation: The micro-batches of an optimizer step, 1 to 65536.
+        freeze_feature_encoder: Whether the convolutional front end is frozen.
+        allocator: The value of PYTORCH_CUDA_ALLOC_CONF. The default is that of a plan; ``""`` for PyTorch's own
+            settings.
+        every_n_layers: Every n-th layer is checkpointed, as transformers counts them; above 1 with transformers from
+            5.23 on.
+        offload_checkpoints: Whether checkpoints are saved in pinned host memory, with transformers from 5.23 on.
+        lora_rank: Above 0, adapters of this rank are trained (see ``add_lora``).
+
+    Raises:
+        InvalidArgumentError: A value is out of its range, or a setting of checkpoints is passed without checkpointing.
     """
 
     precision: Precision = PRECISION
@@ -190,7 +211,7 @@ class MemorySettings:
         return kind if isinstance(kind, str) else "on" if kind else "off"
 
     def step_words(self) -> str:
-        """The settings that decide how a step is computed, for people."""
+        """Return the settings that decide how a step is computed, in words."""
         parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
         parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
         parts += ["offloaded"] if self.offload_checkpoints else []
@@ -198,7 +219,7 @@ class MemorySettings:
         return ", ".join(parts)
 
     def words(self) -> str:
-        """One line for people."""
+        """Return all settings in one line."""
         parts = [self.step_words()]
         parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
         parts += ["feature encoder frozen"] if self.freeze_feature_encoder else []
@@ -208,7 +229,16 @@ class MemorySettings:
 
 @dataclass(frozen=True)
 class Shape:
-    """One micro-batch: samples, seconds of the longest sample, label tokens of the longest text (None: the usual)."""
+    """The shape of a micro-batch.
+
+    Attributes:
+        batch: The clips, 1 to 65536.
+        seconds: The seconds of the longest clip, above 0 and up to a day.
+        labels: The tokens of the longest text, up to a million; None for the usual number of that duration.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range.
+    """
 
     batch: int
     seconds: float
@@ -238,12 +268,18 @@ def check_labels(name: str, labels: object) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """The GPU that an estimate is for; sizes in bytes.
+    """The GPU that an estimate is for. Sizes are bytes.
 
-    ``available_bytes`` is what this process may use in all, ``context_bytes`` what the driver's context and, with
-    several GPUs, NCCL take of it, ``context_high_bytes`` what they may take at most; the allocator gets the rest.
-    ``context_source`` is ``"measured"`` or ``"table"``. The multiprocessors and the threads that each holds decide how
-    large some kernels' buffers are. All are None or "" without a GPU.
+    Without a GPU, all fields but ``compute_capability`` are None or ``""``.
+
+    Attributes:
+        total_bytes: The memory of the GPU.
+        available_bytes: What this process may use in all.
+        context_bytes: What the driver's context and, with several GPUs, NCCL take of it; the allocator gets the rest.
+        context_high_bytes: What they may take at most.
+        context_source: ``"measured"`` or ``"table"``.
+        multiprocessors: Their number, which decides how large some kernels' buffers are.
+        threads_per_multiprocessor: The threads that each holds, likewise.
     """
 
     name: str = ""
@@ -258,9 +294,17 @@ class Target:
 
     @classmethod
     def find(cls, gpu: str | None, devices: int | None = None) -> Target:
-        """A GPU of the catalogue, or this machine's; empty without one. Raises ``NotFoundError`` for unknown names.
+        """Find a GPU of the catalogue, or this machine's.
 
-        ``devices`` share a step; None: as many as ``gpu`` names, and one of this machine's.
+        Args:
+            gpu: The name of the GPU; None for this machine's.
+            devices: The GPUs that share a step; None for as many as ``gpu`` names, or one of this machine's.
+
+        Returns:
+            The GPU; empty without one.
+
+        Raises:
+            NotFoundError: The name is unknown.
         """
         gpus = HardwareProfile.detect(gpu).gpus[: devices or (None if gpu else 1)]
         if not gpus:

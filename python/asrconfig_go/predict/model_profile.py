@@ -23,13 +23,27 @@ _COUNTED = "pass a torch.nn.Module, a transformers config, a folder with config.
 
 @dataclass(frozen=True, repr=False)
 class ModelProfile(Shown, kind="model"):
-    """A model's size. Counts are elements, sizes bytes.
+    """The size of a model. Counts are elements, sizes bytes.
 
-    By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
-    parameter and a gradient, and all parameters trainable.
+    ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out, with 4 bytes for each
+    parameter and each gradient, and all parameters trainable.
 
-    >>> profile_model(ModelProfile(total_parameters=300_000_000)).gradient_bytes
-    1200000000
+    Attributes:
+        total_parameters: All parameters.
+        trainable_parameters: Those that require gradients; None for all.
+        name: The name of the model.
+        architecture: The ``model_type`` of its config.
+        class_name: The class that fine-tuning uses.
+        hidden_size: The width of its layers; None where it is not known.
+        layers: The layers of encoder and decoder together; None where they are not known.
+        parameter_bytes: The bytes of all parameters.
+        gradient_bytes: The bytes of the gradients.
+        optimizer_bytes: The bytes of the states of each optimizer, by name.
+        source: Where the counts are from: ``"module"``, ``"config"``, ``"folder"``, ``"catalogue"`` or ``"manual"``.
+
+    Example:
+        >>> profile_model(ModelProfile(total_parameters=300_000_000)).gradient_bytes
+        1200000000
     """
 
     total_parameters: int
@@ -56,19 +70,30 @@ def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:
 
 
 def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> ModelProfile:
-    """Count the parameters of ``model``.
+    """Count the parameters of a model, and the bytes that training keeps for them.
 
-    ``model`` is a ``torch.nn.Module``, a transformers config (object or dictionary) of any ``model_type``, a folder
-    with ``config.json``, a known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a
-    ``ModelProfile``. From a config the module is built without memory, which needs torch and transformers; without
-    them a folder's weights are counted. ``freeze_feature_encoder`` leaves the convolutional front end out of the
-    trainable parameters, as ``model.freeze_feature_encoder()`` does; a live module already has that.
+    From a config the module is built without memory, which requires torch and transformers; without them a folder's
+    weights are counted.
 
-    Raises ``NotFoundError`` for an unknown name, ``UnsupportedError`` for a config that transformers does not build,
-    ``InvalidArgumentError`` for anything else.
+    Args:
+        model: A ``torch.nn.Module``, a transformers config (object or dictionary) of any ``model_type``, a folder with
+            ``config.json``, a known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a
+            ``ModelProfile``.
+        freeze_feature_encoder: Whether the convolutional front end is not trainable, as after
+            ``model.freeze_feature_encoder()``. It changes nothing for a live module, whose parameters are counted as
+            they are.
 
-    >>> profile_model("wav2vec2-base").total_parameters
-    94396320
+    Returns:
+        The profile.
+
+    Raises:
+        NotFoundError: The name is unknown.
+        UnsupportedError: transformers cannot build the config, or is not installed.
+        InvalidArgumentError: ``model`` is anything else.
+
+    Example:
+        >>> profile_model("wav2vec2-base").total_parameters
+        94396320
     """
     if isinstance(model, ModelProfile):
         if model.optimizer_bytes:
@@ -80,10 +105,14 @@ def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> Mod
 
 
 def known_models() -> list[str]:
-    """The names that ``profile_model`` knows without any file.
+    """Return the names that ``profile_model`` accepts without any file.
 
-    >>> "openai/whisper-small" in known_models()
-    True
+    Returns:
+        The names.
+
+    Example:
+        >>> "openai/whisper-small" in known_models()
+        True
     """
     return list(native.call("model.names"))
 

@@ -29,10 +29,10 @@ MAX_STEPS = 100_000
 
 @dataclass(frozen=True, repr=False)
 class StepsEstimate:
-    """What a run of optimizer steps takes, played from its first step to its last through one simulated allocator.
+    """The memory of a run of optimizer steps, from its first step to its last in one simulated allocator.
 
-    Sizes are bytes. A step that ran out of memory was given up, and the run continued from an emptied cache; one that
-    did so in its first step ended there.
+    Sizes are bytes. A step that ran out of memory was given up, and the run continued with an emptied cache; a run
+    whose first step ran out of memory ended there.
     """
 
     model: str
@@ -103,18 +103,34 @@ def simulate_steps(
     host_s: float = 0.0,
     trim: bool = True,
 ) -> StepsEstimate:
-    """The memory of a run of optimizer steps with micro-batches of varying size, played one after the other.
+    """Simulate the memory of a run of optimizer steps with micro-batches of varying size.
 
-    ``steps`` is a ``StepSampler`` of the clips with these ``durations`` in seconds, of which the first ``count``
-    steps are simulated, epoch after epoch; or steps as lists of clip numbers. Each is split into micro-batches as
-    the guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
-    numbers is already split. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the guard
-    does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve ``limit_bytes``,
-    without it what the GPU in mind leaves, and frees cached memory before it fails, as PyTorch's does.
+    Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace of
+    steps of one micro-batch has not recorded. The simulation takes about a millisecond for each micro-batch of a model
+    of 300 million parameters. The simulated allocator frees cached memory before it fails, as PyTorch's does.
 
-    Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace
-    of steps of one micro-batch has not seen. About a millisecond for each micro-batch of a model of 300 million
-    parameters; 100 000 steps at most.
+    Args:
+        durations: The seconds of every clip of the dataset.
+        steps: A ``StepSampler`` of these clips, epoch after epoch; or steps as lists of clip numbers, which are split
+            into micro-batches as the guard does, or as lists of lists of clip numbers, which are split already.
+        table: Rows of seconds and the largest micro-batch, for the split; None for that of ``memory_table`` for
+            ``limit_bytes``.
+        labels: The tokens of every clip's text; None for the usual number of each duration.
+        count: The most steps to simulate, 1 to 100 000.
+        limit_bytes: The bytes that the allocator may reserve in all; None for what the GPU of the memory model leaves,
+            or for no limit without one.
+        overhead_s: What a micro-batch costs besides its padded seconds, in seconds of audio.
+        host_s: The least that a micro-batch costs, in seconds of audio.
+        trim: Whether each micro-batch is padded to its own longest clip. False keeps the padding of the whole step, as
+            the guard does for models that normalise over time (wav2vec2-base).
+
+    Returns:
+        The peaks, the steps that ran out of memory, and how much of the memory was used.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range, the sampler has other clips, there are no steps, or the
+            memory model is closed.
+        UnsupportedError: The trace has no formulas for these shapes.
     """
     positive("count", count, MAX_STEPS)
     limit = memory.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)

@@ -20,10 +20,21 @@ from .predict_records import BatchingRecord, BatchingStrategy, LengthBucket, Lon
 
 @dataclass(frozen=True, repr=False)
 class BatchingReport(BatchingRecord):
-    """An epoch by every strategy. The first is what the Trainer does by itself."""
+    """An epoch by every batching strategy. The first strategy is the Trainer's default."""
 
     def find(self, order: str, split: str) -> BatchingStrategy:
-        """The strategy of these names; ``InvalidArgumentError`` if there is none."""
+        """Return the strategy with these names.
+
+        Args:
+            order: ``"random"``, ``"grouped"``, ``"stratified"`` or ``"bucketed"``.
+            split: ``"fixed"`` or ``"optimal"``.
+
+        Returns:
+            The strategy.
+
+        Raises:
+            InvalidArgumentError: The report has no such strategy.
+        """
         for strategy in self.strategies:
             if (strategy.order, strategy.split) == (order, split):
                 return strategy
@@ -44,7 +55,10 @@ class BatchingReport(BatchingRecord):
 
 @dataclass(frozen=True)
 class LongestClips(LongestRecord):
-    """What it costs to keep the clips over a length. Shares are of the whole, 0 to 1."""
+    """What it costs to keep the clips over a length.
+
+    All shares are of the whole, 0 to 1. ``str()`` returns the cost in one sentence.
+    """
 
     def __str__(self) -> str:
         return self.text
@@ -62,18 +76,34 @@ def compare_batching(
     host_s: float = 0.0,
     drop_last: bool = False,
 ) -> BatchingReport:
-    """Simulate an epoch with every batching strategy: every clip, or 262 144 of more, evenly chosen by length.
+    """Simulate an epoch with every batching strategy.
 
-    ``durations`` are the seconds of every clip, ``step_samples`` the clips of an optimizer step over all ``ranks``
-    processes. ``memory`` is what fits: a ``MemoryModel`` traced for a GPU, or rows of increasing seconds, each with the
-    largest micro-batch of clips of up to that length. A micro-batch costs its padded seconds and ``overhead_s``, but no
-    less than ``host_s``, in which the CPU launches its kernels.
-    Raises ``InvalidArgumentError``, and ``InfeasiblePlanError`` for clips that do not fit alone (see
-    ``cost_of_longest``).
+    Of more than 262 144 clips, that many are simulated, evenly chosen by length.
 
-    >>> report = compare_batching([2.0, 3.0, 9.0] * 2000, 32, [(5.0, 8), (10.0, 4)])
-    >>> report.find("stratified", "optimal").speed > report.find("random", "fixed").speed
-    True
+    Args:
+        durations: The seconds of every clip.
+        step_samples: The clips of an optimizer step, over all processes: 1 to 65536, and a multiple of ``ranks``.
+        memory: What fits: a ``MemoryModel`` traced for a GPU, or rows of increasing seconds, each with the largest
+            micro-batch of clips of up to that length.
+        ranks: The processes that share each step.
+        seed: The seed of the order, 0 or more and below 2**64.
+        buckets: The most ranges of length of bucketed steps, 1 to 256.
+        overhead_s: What a micro-batch costs besides its padded seconds, in seconds of audio.
+        host_s: The least that a micro-batch costs, in seconds of audio: the CPU takes that long to launch its kernels.
+        drop_last: Whether clips that do not fill a step are left out.
+
+    Returns:
+        The padding, memory use and relative speed of each strategy.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range, or the processes cannot share a step.
+        EmptyDatasetError: There are no durations.
+        InfeasiblePlanError: Some clips do not fit even alone (see ``cost_of_longest``).
+
+    Example:
+        >>> report = compare_batching([2.0, 3.0, 9.0] * 2000, 32, [(5.0, 8), (10.0, 4)])
+        >>> report.find("stratified", "optimal").speed > report.find("random", "fixed").speed
+        True
     """
     seconds = seconds_of(durations)
     request = _recipe_of(
@@ -93,15 +123,30 @@ def cost_of_longest(
     overhead_s: float = OVERHEAD_S,
     host_s: float = 0.0,
 ) -> list[LongestClips]:
-    """What the clips over each of the lengths ``over_s`` cost: "9 clips over 30 s force a micro-batch of 4; …".
+    """Compute what the clips over each of several lengths cost: "9 clips over 30 s force a micro-batch of 4; …".
 
-    Without ``over_s``: the lengths at which dropping or splitting at most a hundredth of the clips lets a larger
-    micro-batch fit. The other arguments are those of ``compare_batching``; clips that do not fit alone are returned
-    with a micro-batch of 0.
+    Args:
+        durations: The seconds of every clip.
+        step_samples: The clips of an optimizer step, over all processes: 1 to 65536, and a multiple of ``ranks``.
+        memory: What fits, as for ``compare_batching``.
+        over_s: The lengths in seconds; None for those at which dropping or splitting at most a hundredth of the clips
+            lets a larger micro-batch fit.
+        ranks: The processes that share each step.
+        overhead_s: What a micro-batch costs besides its padded seconds, in seconds of audio.
+        host_s: The least that a micro-batch costs, in seconds of audio.
 
-    >>> [cost] = cost_of_longest([2.0] * 2000 + [9.0] * 9, 32, [(5.0, 8), (10.0, 4)], over_s=[5.0])
-    >>> cost.clips, cost.micro_batch, cost.without_them
-    (9, 4, 8)
+    Returns:
+        A cost for each length that some clips exceed and others do not, the fewest clips first. Clips that do not fit
+        alone have a micro-batch of 0.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range.
+        EmptyDatasetError: There are no durations.
+
+    Example:
+        >>> [cost] = cost_of_longest([2.0] * 2000 + [9.0] * 9, 32, [(5.0, 8), (10.0, 4)], over_s=[5.0])
+        >>> cost.clips, cost.micro_batch, cost.without_them
+        (9, 4, 8)
     """
     seconds = seconds_of(durations)
     request = _recipe_of(
@@ -116,30 +161,45 @@ def cost_of_longest(
 class StepSampler:
     """A batch sampler whose batches are the clips of one optimizer step, or one process's share of them.
 
-    ``mode`` selects the clips of a step of exactly ``step_samples``, over all processes:
+    Every clip comes once per epoch. Where the clips are not a multiple of ``step_samples``, the last step is shorter:
+    it has any clips, with a share for every process. (When fewer clips than processes are left, they share one more
+    step's clips, in two shorter steps.) With ``drop_last`` that many clips are left out, others in each epoch. The
+    order depends on ``seed`` and the epoch alone: call ``set_epoch``.
+
+    The whole share of a process is one batch, the longest clip first: ``manager.attach(trainer, memory=…)`` splits it
+    by memory. Too little data for sorted steps raises a ``BatchingWarning``.
+
+    ``mode`` selects the clips of a step:
 
     - ``"random"``: any;
-    - ``"stratified"``: as many of every length as any other step: random steps whose clips are shared out again,
-      those of eight steps at a time. Of each eighth of their lengths, a step gets a group of neighbours, which need
-      little padding in micro-batches;
+    - ``"stratified"``: as many of every length as any other step: random steps whose clips are shared out again, those
+      of eight steps at a time. Of each eighth of their lengths, a step gets a group of neighbours, which need little
+      padding in micro-batches;
     - ``"bucketed"``: clips of similar length. They are grouped into at most ``buckets`` ranges of length, each of at
       least four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
       randomness.
 
-    In every epoch each clip comes once. The last step is shorter where the clips are not a multiple, with any clips, a
-    share for every process; with ``drop_last``, that many clips are left out, others in each epoch. (When fewer clips
-    than processes are left, they share one more step's clips, in two shorter steps.) The order depends on ``seed`` and
-    the epoch alone: call ``set_epoch``.
+    Args:
+        durations: The seconds of every clip.
+        step_samples: The clips of an optimizer step, over all processes, 1 to 65536.
+        mode: ``"random"``, ``"stratified"`` or ``"bucketed"``.
+        memory: What fits: a ``MemoryModel`` traced for a GPU, or rows of increasing seconds, each with the largest
+            micro-batch of clips of up to that length; None if it is not known.
+        buckets: The most ranges of length of bucketed steps, 1 to 256.
+        seed: The seed of the order, 0 or more and below 2**64.
+        drop_last: Whether clips that do not fill a step are left out.
+        overhead_s: What a micro-batch costs besides its padded seconds, in seconds of audio.
+        host_s: The least that a micro-batch costs, in seconds of audio.
 
-    ``durations`` are the seconds of every clip. ``memory`` is a ``MemoryModel`` traced for a GPU, or rows of seconds
-    and the largest micro-batch of clips up to that length. The whole share of a process comes as one batch, the longest
-    clip first: ``manager.attach(trainer, memory=…)`` splits it by memory. Raises ``InvalidArgumentError`` for what
-    cannot be, ``InfeasiblePlanError`` for clips that do not fit alone. Too little data for sorted steps raises a
-    ``BatchingWarning``.
+    Raises:
+        InvalidArgumentError: A value is out of its range, or with ``drop_last`` the clips do not fill one step.
+        EmptyDatasetError: There are no durations.
+        InfeasiblePlanError: Some clips do not fit even alone.
 
-    >>> sampler = StepSampler([2.0, 3.0, 9.0] * 20, 32)
-    >>> [len(batch) for batch in sampler]
-    [32, 28]
+    Example:
+        >>> sampler = StepSampler([2.0, 3.0, 9.0] * 20, 32)
+        >>> [len(batch) for batch in sampler]
+        [32, 28]
     """
 
     def __init__(
@@ -167,12 +227,22 @@ class StepSampler:
             warnings.warn(note, BatchingWarning, stacklevel=2)
 
     def shard(self, rank: int, ranks: int, shares: Sequence[int] | None = None) -> StepSampler:
-        """The part of process ``rank`` of ``ranks``: its share of every step, of about the same seconds as the others'.
+        """Return the sampler of one process: its share of every step, of about the same seconds as the others'.
 
-        ``shares`` are the clips of each process in a full step, where they are not even: the gradient of the step then
-        requires weights, which the guard gives. All processes take as many batches.
-        The part counts its own epochs: call its ``set_epoch``, not that of the whole.
-        Raises ``InvalidArgumentError`` when a step cannot be shared so.
+        All processes get the same number of batches. The new sampler counts its own epochs: call its ``set_epoch``, not
+        that of this sampler.
+
+        Args:
+            rank: The process, from 0.
+            ranks: The processes that share each step.
+            shares: The clips of each process in a full step; None for even shares. With uneven shares the gradient of
+                the step requires weights, which the guard applies.
+
+        Returns:
+            A sampler of the same clips.
+
+        Raises:
+            InvalidArgumentError: The processes cannot share a step so.
         """
         if not 0 <= checked("rank", rank, int) < checked("ranks", ranks, int):
             raise InvalidArgumentError(f"rank = {rank} of {ranks} processes", "count ranks from 0")
@@ -183,7 +253,14 @@ class StepSampler:
         return part
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order comes next, 0 for the first."""
+        """Set the epoch whose order comes next.
+
+        Args:
+            epoch: The epoch, from 0.
+
+        Raises:
+            InvalidArgumentError: ``epoch`` is below 0.
+        """
         if checked("epoch", epoch, int) < 0:
             raise InvalidArgumentError(f"epoch = {epoch} is below 0", "count epochs from 0")
         self.epoch = epoch
@@ -195,12 +272,12 @@ class StepSampler:
 
     @property
     def even(self) -> bool:
-        """Whether all processes have as many clips of a full step."""
+        """Whether all processes have the same number of clips of a full step."""
         return len(set(self._counts[0])) == 1
 
     @property
     def ranks(self) -> int:
-        """Processes that share each step."""
+        """The processes that share each step."""
         return int(self._recipe["ranks"])
 
     @property
@@ -210,15 +287,15 @@ class StepSampler:
 
     @property
     def clips(self) -> int:
-        """Clips of the dataset."""
+        """The clips of the dataset."""
         return len(self._seconds)
 
     def __len__(self) -> int:
-        """Optimizer steps of an epoch."""
+        """Return the optimizer steps of an epoch."""
         return self._steps + len(self._counts) - 1
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The numbers of this process's clips of each step."""
+        """Iterate over the numbers of this process's clips of each step."""
         order, at = self._ask(), 0
         for counts in self._counts[:1] * self._steps + self._counts[1:]:
             begin = at + sum(counts[: self.rank])
@@ -285,14 +362,28 @@ def split_by_memory(
     overhead_s: float = OVERHEAD_S,
     host_s: float = 0.0,
 ) -> list[list[int]]:
-    """The cheapest split of a step's clips into micro-batches that fit.
+    """Split a step's clips into micro-batches that fit, at the least cost.
 
-    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``, but no less than ``host_s``; it
-    fits when ``memory``, rows of seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers,
-    longest first. Raises ``InfeasiblePlanError`` when a clip does not fit alone.
+    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``, but no less than ``host_s``.
 
-    >>> split_by_memory([2.0, 3.0, 9.0, 4.0], [(5.0, 3), (10.0, 1)])
-    [[2], [3, 1, 0]]
+    Args:
+        durations: The seconds of each clip of the step.
+        memory: Rows of increasing seconds, each with the largest micro-batch of clips of up to that length (see
+            ``memory_table``).
+        overhead_s: What a micro-batch costs besides its padded seconds, in seconds of audio.
+        host_s: The least that a micro-batch costs, in seconds of audio.
+
+    Returns:
+        The clips' numbers of each micro-batch, the longest clip first.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range.
+        EmptyDatasetError: There are no durations.
+        InfeasiblePlanError: A clip does not fit even alone.
+
+    Example:
+        >>> split_by_memory([2.0, 3.0, 9.0, 4.0], [(5.0, 3), (10.0, 1)])
+        [[2], [3, 1, 0]]
     """
     request = {
         "memory": _rows(memory),
@@ -327,7 +418,7 @@ def _rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
 
 
 class BatchingWarning(UserWarning):
-    """Warns that steps of clips of similar length would hurt here, and why."""
+    """Steps of clips of similar length would hurt here; the message is the reason."""
 
 
 def _recipe_of(
