@@ -287,7 +287,7 @@ class ASRConfigManager:
         """Plan this training on other GPUs: memory, hours, cost and energy on each.
 
         Batch, optimizer, epochs and ``batch_fn`` are those of the plan, if there is one; CPU and RAM are those of this
-        machine.
+        machine, and loader workers are as many as its cores allow.
 
         Args:
             gpus: Names of the catalogue such as ``"T4"`` and ``"2xT4"``; None for the whole catalogue.

@@ -97,13 +97,25 @@ class Shown:
         return dict(to_json(self))
 
     def brief(self, width: int = 0) -> str:
-        """One screen, at most ``width`` columns wide (0: 110, a plan 80): what to do, what matters most."""
+        """Return the first screen: what to do, and what matters most.
+
+        Args:
+            width: The most columns of a line; 0 for 110, of a plan for 80.
+
+        Returns:
+            The text.
+        """
         return brief(self._kind, self._shown(), width)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained page.
+        """Write a self-contained page, completely or not at all.
 
-        Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
+        Args:
+            path: The file, which ends in ``.html``.
+
+        Raises:
+            InvalidArgumentError: The suffix is another one.
+            NotFoundError: The file cannot be written.
         """
         save_page(Path(path), self._kind, self._shown())
 

@@ -26,7 +26,12 @@ class TooLateWarning(UserWarning):
 
 @dataclass(frozen=True)
 class AppliedSetting:
-    """One setting, and whether it was applied."""
+    """One setting, and whether it was applied.
+
+    Attributes:
+        name: The name of the setting: an environment variable, a switch of torch, or a field of the plan.
+        why: The reason, as a clause; ``""`` where there is nothing to explain.
+    """
 
     where: str
     """``"environment"``, ``"torch"`` or ``"model"``."""

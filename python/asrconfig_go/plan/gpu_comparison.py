@@ -57,7 +57,8 @@ class GPUPlan(GPUPlanRecord):
 class Comparison(Shown, ComparisonRecord, kind="comparison"):
     """One training on several GPUs.
 
-    Of texts (``row_kind`` is ``"texts"``), ``clips`` is the number of texts, and 50 tokens count as a second.
+    Sizes are bytes, durations seconds, ``hours`` hours of audio, prices dollars. Of texts (``row_kind`` is
+    ``"texts"``), ``clips`` is the number of texts, and 50 tokens count as a second.
     """
 
     rows: tuple[GPUPlan, ...]
@@ -226,11 +227,21 @@ def compare_described(
     scenario: Mapping[str, Any] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """``compare_gpus`` for a model that was counted, and how it is traced.
+    """Compare GPUs for a model that was counted: see ``compare_gpus``.
 
-    ``data``: the rows, as ``timing.compare`` takes them; ``durations``: seconds of every clip of a profile.
-    ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names.
-    ``scenario``: one of ``timing.scenarios``, or empty, to compare with settings by hand, too.
+    Args:
+        model: The profile of the model.
+        tracer: Traces the model.
+        data: The rows, as ``timing.compare`` takes them.
+        gpus: Names of the catalogue; None for the whole catalogue.
+        prices: Dollars per hour and GPU by name, or a JSON file of them.
+        measured: What is known of the hardware around the GPUs, the loader and the loss, by the names of the request.
+        durations: The seconds of every clip of a profile; None where they are unknown.
+        scenario: One of ``timing.scenarios``, or an empty mapping, to compare with settings by hand, too.
+        options: Options of ``compare_gpus``.
+
+    Returns:
+        The plan on each GPU.
     """
     check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
     settings = CompareOptions(**options)

@@ -47,7 +47,12 @@ class NotTracedWarning(UserWarning):
 
 @dataclass(frozen=True)
 class NotTraced:
-    """Why a model is not traced, as the middle of a sentence, and what to do so that it is, as a sentence."""
+    """Why a model is not traced.
+
+    Attributes:
+        why: The reason, as the middle of a sentence.
+        fix: What to do so that it is traced, as a sentence.
+    """
 
     why: str
     fix: str
@@ -56,9 +61,14 @@ class NotTraced:
 class Tracer:
     """Traces a model with the settings that plans choose; GPUs with the same kernels share a recording.
 
-    ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes. ``lora_rank`` is the rank of adapters that the
-    model does not have yet. With ``trace=False``, and without torch, only recordings that come with the package are
-    used, with None those that show what the installed packages do are preferred.
+    Args:
+        model: What ``MemoryModel.trace`` takes.
+        trace: Whether a training step is recorded. With None that is done where no recording of the package matches the
+            installed packages. With False, and without torch, only recordings of the package are used.
+        batch_fn: Makes the batches of a recorded step, as ``MemoryModel.trace`` takes it.
+        freeze: Whether the convolutional feature encoder does not train.
+        lora_rank: The rank of adapters that the model does not have yet; 0 for none.
+        progress: Whether a progress bar is shown while a step is recorded.
     """
 
     def __init__(
@@ -88,10 +98,19 @@ class Tracer:
     def ask(
         self, question: Mapping[str, Any], gpu: str | None, durations: Sequence[float], *, required: bool
     ) -> Answer:
-        """Answer a question of the planner about clips of these durations on a GPU of the catalogue.
+        """Answer a question of the planner about clips on a GPU.
 
-        Settings that the model cannot train with raise an ``AsrConfigError`` where an answer is ``required``, else no
-        clip fits.
+        Args:
+            question: The question, a ``TraceRequestRecord`` as a JSON object.
+            gpu: A GPU of the catalogue; None for this machine's.
+            durations: The seconds of the clips.
+            required: Whether settings that the model cannot train with are an error; otherwise no clip fits with them.
+
+        Returns:
+            What fits, and the peaks of the longest clips.
+
+        Raises:
+            AsrConfigError: The model cannot train with the settings, and an answer is ``required``.
         """
         wanted = Wanted(**question)
         limit = math.inf if wanted.max_length_s is None else wanted.max_length_s
@@ -104,7 +123,7 @@ class Tracer:
             return wanted.refused(error, max(durations))
 
     def trace(self, wanted: Wanted, durations: Sequence[float], gpu: str | None) -> Answer:
-        """What fits for each length, and the peaks of the longest clips. Answers are cached between sessions."""
+        """Return what fits for each length, and the peaks of the longest clips; answers are cached between sessions."""
         cache, key = TraceCache(cache_folder("tables"), _MAX_BYTES), self._cache_key(wanted, durations, gpu)
         if key is not None and (cached := _cached(cache, key)) is not None:
             return cached
@@ -188,7 +207,7 @@ def records_steps(trace: bool | None) -> bool:
 def tracer_for(
     model: object, trace: bool | None, batch_fn: BatchFunction | None, *, freeze: bool, lora_rank: int, progress: bool
 ) -> Tracer | NotTraced:
-    """The tracer of ``model`` with these settings of ``Tracer``, or the reason why it is not traced."""
+    """Return the tracer of a model with these settings of ``Tracer``, or the reason why it is not traced."""
     kind = Model.of(model).kind
     if kind == "counts":
         return NotTraced("only its counts are known", "Pass the model instead of its profile.")
@@ -203,7 +222,17 @@ def traced_batches(
     unit: InputUnit | None,
     durations: Sequence[float],
 ) -> BatchFunction | None:
-    """What makes the batches of a trace: ``batch_fn``, else the collator's ``examples``; None for made-up batches."""
+    """Return what makes the batches of a trace.
+
+    Args:
+        batch_fn: The function that the user passed, which comes first; None for none.
+        examples: Rows that the user's collator has collated; None for none.
+        unit: The unit of rows that hold a model's input; None for audio.
+        durations: The seconds of every clip; empty where they are unknown.
+
+    Returns:
+        The function; None for made-up batches.
+    """
     if batch_fn is None and examples is not None:
         return examples.batches(() if unit else durations)
     if batch_fn is None or unit is None or unit.per_second == SAMPLING_RATE or not callable(batch_fn):
@@ -216,10 +245,18 @@ def traced_batches(
 def plan(
     request: Mapping[str, Any], durations: array[float], tracer: Tracer | NotTraced, gpu: str | None
 ) -> dict[str, Any]:
-    """Answer the planner's questions with ``tracer`` until it has none left; returns its plan as a JSON object.
+    """Answer the planner's questions until it has none left.
 
-    ``durations`` are the seconds of every clip, empty where they are unknown. A model that cannot be traced is reported
-    by one ``NotTracedWarning``, and planned by the published formula.
+    A model that cannot be traced is reported by one ``NotTracedWarning``, and planned by the published formula.
+
+    Args:
+        request: The profiles and options, as ``plan.make`` takes them.
+        durations: The seconds of every clip; empty where they are unknown.
+        tracer: Traces the model, or the reason why it is not traced.
+        gpu: A GPU of the catalogue; None for this machine's.
+
+    Returns:
+        The plan as a JSON object.
     """
     traced, missing = ([], tracer) if isinstance(tracer, NotTraced) else _traced(request, durations, tracer, gpu)
     last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
@@ -262,9 +299,17 @@ def _price_of(gpu: GPU) -> float | None:
 def measured_values(
     hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
 ) -> dict[str, Any]:
-    """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
+    """Return the planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
 
-    With ``own_kernels``, a table of kernels that the user names, other measurements of the GPU do not count.
+    Args:
+        hardware: The profile of the machine.
+        model: The profile of the model.
+        precision: The precision that the user asks for; None for any.
+        lora_rank: The rank of the adapters; 0 for none.
+        own_kernels: Whether the user names a table of kernels; other measurements of the GPU then do not count.
+
+    Returns:
+        The options by name.
     """
     values: dict[str, Any] = {
         "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 class Selection:
     """Which clips a plan trains on.
 
-    Clips are named by their row, in arrays of type ``"q"`` and in ascending order. Hours are hours of audio.
+    Clips are named by their row, in arrays of type ``"q"`` and in ascending order.
+
+    Attributes:
+        kept_hours: The hours of audio of ``kept``.
+        too_long_hours: The hours of audio of ``too_long``.
+        to_cut_hours: The hours of audio of ``to_cut``.
+        max_length_s: The plan's limit in seconds, over which clips are left out; None for none.
+        chunk_length_s: The plan's limit in seconds, over which clips are cut; None for none.
+        row_kind: ``"clips"``, or ``"texts"``: 50 tokens then count as a second.
     """
 
     kept: array[int]

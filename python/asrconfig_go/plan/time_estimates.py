@@ -208,7 +208,7 @@ def _request(model: object, *, gpu_profile: str | os.PathLike[str] | None, **set
 
 
 def recorded_step(model: object, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
-    """One opened for questions: one that comes with the package, an earlier one, or a new one."""
+    """Return a recorded training step, opened for questions: one of the package, an earlier one, or a new one."""
     source = Model.of(model, freeze_feature_encoder)
     wanted = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
     recording = MemoryModel.of_known(source.label, gpu=gpu, record=None, **wanted)
@@ -216,12 +216,12 @@ def recorded_step(model: object, gpu: str, *, freeze_feature_encoder: bool = Fal
 
 
 def work_of(step: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
-    """What one micro-batch runs, as ``timing.step`` takes it."""
+    """Return what one micro-batch runs, as ``timing.step`` takes it."""
     return {name: value for name, value in step.work(batch, seconds).items() if name != "unknown"}
 
 
 def usual_precision(gpu: str) -> Precision:
-    """What suits a card: bfloat16 where it has it, float16 where that is fast."""
+    """Return the precision that suits a GPU: bfloat16 where it has it, float16 where that is fast."""
     card = HardwareProfile.detect(gpu).gpus[0]
     return "bf16" if card.bf16 else "fp32" if card.tensor_tflops is None else "fp16"
 
@@ -241,7 +241,12 @@ class StepSettings:
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """An optimizer step: ``micro_batches`` of (clips, padded seconds), and the seconds that it took."""
+    """A measured optimizer step.
+
+    Attributes:
+        micro_batches: The clips and the padded seconds of each micro-batch.
+        seconds: The seconds that the step took.
+    """
 
     micro_batches: tuple[tuple[int, float], ...]
     seconds: float
@@ -249,9 +254,12 @@ class MeasuredStep:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One measurement. ``gpu`` is the driver's name of the card; ``padded_s`` the audio that was computed.
+    """One measurement of a training's optimizer steps.
 
-    ``kernels`` is that of ``StepCalibration``.
+    Attributes:
+        gpu: The driver's name of the GPU.
+        padded_s: The seconds of audio that were computed, padding included.
+        kernels: As in ``StepCalibration``.
     """
 
     gpu: str
@@ -315,14 +323,27 @@ def find_step_calibration(
 
 
 def known_calibrations(model: ModelProfile, precision: str | None, lora_rank: int) -> dict[str, StepCalibration]:
-    """The newest of each card, of a model that was counted."""
+    """Return the newest calibration of each GPU, of a model that was counted."""
     oldest_first = reversed(_records(model))
     matching = (r for r in oldest_first if precision in (None, r.precision) and lora_rank == r.lora_rank)
     return {record.gpu: record.calibration for record in matching}
 
 
 def calibrate_steps(model: object, gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]) -> StepRecord:
-    """Compare measured steps with the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
+    """Compare measured steps with the estimate for exactly their micro-batches.
+
+    Args:
+        model: What ``estimate_step_time`` takes.
+        gpu: The GPU.
+        settings: The settings of the training.
+        steps: The measured steps.
+
+    Returns:
+        The measurement.
+
+    Raises:
+        AsrConfigError: As ``estimate_step_time``.
+    """
     measured = list(steps)
     shapes = sorted({shape for step in measured for shape in step.micro_batches})
     places = {shape: place for place, shape in enumerate(shapes)}
@@ -355,9 +376,14 @@ def calibrate_steps(model: object, gpu: str, settings: StepSettings, steps: Iter
 
 
 def store_step_calibration(model: ModelProfile, record: StepRecord) -> bool:
-    """Store a measurement in place of one with the same card and settings; returns whether it was stored.
+    """Store a measurement in place of one with the same GPU and settings.
 
-    It is not where the cache cannot be written, or where the factor is implausible.
+    Args:
+        model: The profile of the model.
+        record: The measurement.
+
+    Returns:
+        Whether it was stored: not where the cache cannot be written, or where the factor is implausible.
     """
     if not _PLAUSIBLE[0] < record.factor < _PLAUSIBLE[1]:
         return False

@@ -115,13 +115,24 @@ def build(
     arguments_class: type[TrainingArguments] | None = None,
     model: torch.nn.Module | None = None,
 ) -> TrainingArguments:
-    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan, for a Trainer without the
-    guard.
+    """Build ``TrainingArguments`` from a plan, for a Trainer without the guard.
 
-    ``overrides`` have the names of TrainingArguments, older or newer ones, and win over the plan. Those that only
-    ``Seq2SeqTrainingArguments`` has, such as ``predict_with_generate``, choose that class. An unknown name raises
-    ``InvalidArgumentError``, which suggests the nearest known one. Without transformers ``UnsupportedError`` is raised.
-    Unsupported settings are reported by ``UnsupportedSettingWarning``.
+    Unsupported settings are reported by an ``UnsupportedSettingWarning``.
+
+    Args:
+        config: The plan.
+        output_dir: The Trainer's folder.
+        overrides: Settings by their older or newer names in TrainingArguments, which replace those of the plan.
+        arguments_class: The class to build. With None it is ``transformers.TrainingArguments``, or
+            ``Seq2SeqTrainingArguments`` where an override such as ``predict_with_generate`` exists only there.
+        model: The model, which decides ``ddp_find_unused_parameters``; None where it is not known.
+
+    Returns:
+        The arguments.
+
+    Raises:
+        InvalidArgumentError: A name is unknown; the error suggests the nearest known one.
+        UnsupportedError: transformers is not installed.
     """
     fields = _Fields(arguments_class or _class_for(overrides))
     chosen = fields.resolve(overrides)
@@ -154,7 +165,16 @@ def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
 def named(settings: Mapping[str, Any], arguments_class: type[TrainingArguments] | None = None) -> dict[str, Any]:
     """Rename settings, with older or newer names of TrainingArguments, to the names of the installed version.
 
-    Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
+    Args:
+        settings: The settings by name.
+        arguments_class: The class whose names are used; None for ``transformers.TrainingArguments``.
+
+    Returns:
+        The settings by their new names.
+
+    Raises:
+        InvalidArgumentError: A name is unknown.
+        UnsupportedError: transformers is not installed.
     """
     return _Fields(arguments_class or default_class()).resolve(dict(settings))
 
@@ -179,7 +199,7 @@ def _class_for(overrides: Mapping[str, Any]) -> type[TrainingArguments]:
 
 
 def default_class() -> type[TrainingArguments]:
-    """``transformers.TrainingArguments``; raises ``UnsupportedError`` without transformers."""
+    """Return ``transformers.TrainingArguments``; raise ``UnsupportedError`` without transformers."""
     try:
         from transformers import TrainingArguments
     except ImportError as error:
@@ -219,7 +239,7 @@ class _Fields:
         return resolved
 
     def translate(self, name: str, value: Any) -> tuple[str, Any]:
-        """Convert a setting to the newest name of this class; raises ``InvalidArgumentError`` for an unknown one."""
+        """Convert a setting to the newest name of this class; raise ``InvalidArgumentError`` for an unknown one."""
         for rename in _RENAMES:
             if name == rename.old and rename.new in self and not self.has_warmup_ratio(name):
                 return rename.new, rename.to_new(value)
