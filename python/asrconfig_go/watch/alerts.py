@@ -76,21 +76,29 @@ def say_messages(check: MemoryCheck) -> int:
 
 
 class AlertReporter:
-    """Logs a monitor's new alerts.
+    """Logs a monitor's new alerts, in a training loop of your own.
 
-    For custom loops: call ``reporter.say()`` after each ``monitor.step()``. New alerts are logged as warnings with what
-    to do about them, and again when they become critical; cleared ones are logged as information.
+    Call ``reporter.say()`` after each ``monitor.step()``. New alerts are logged as warnings with what to do about them,
+    and again when they become critical; cleared ones are logged as information.
 
-    >>> with MemoryMonitor(interval_ms=20) as monitor:
-    ...     AlertReporter(monitor).say()  # alerts that were logged
-    0
+    Args:
+        monitor: The monitor whose alerts are logged.
+
+    Example:
+        >>> with MemoryMonitor(interval_ms=20) as monitor:
+        ...     AlertReporter(monitor).say()  # alerts that were logged
+        0
     """
 
     def __init__(self, monitor: MemoryMonitor) -> None:
         self._monitor, self._changes = monitor, 0
 
     def say(self) -> int:
-        """Log new alerts and return their number. Costs one read of a number when there are none."""
+        """Log new alerts. Cheap where there are none.
+
+        Returns:
+            The number of warnings that were logged.
+        """
         if (changes := self._monitor.alert_changes) == self._changes:
             return 0
         self._changes = changes
@@ -102,11 +110,19 @@ class _Trainer(Protocol):
 
 
 def lightning_callback(monitor: MemoryMonitor) -> Any:
-    """A callback for ``lightning.pytorch.Trainer`` that reports steps, evaluations and saves to ``monitor``.
+    """Make a callback that reports the steps, evaluations and checkpoints of a Lightning Trainer to a monitor.
 
-    What the monitor warns of is logged. The monitor stays its owner's: stop it when the training is over, best by
-    ``with MemoryMonitor() as monitor:``. A step is an optimizer step, with all batches that it accumulates. Raises
-    ``UnsupportedError`` without Lightning.
+    What the monitor warns of is logged. A step is an optimizer step, with all batches that it accumulates.
+
+    Args:
+        monitor: The monitor. The callback does not stop it: stop it when the training is over, best by
+            ``with MemoryMonitor() as monitor:``.
+
+    Returns:
+        The callback for ``lightning.pytorch.Trainer`` (or that of ``pytorch_lightning``).
+
+    Raises:
+        UnsupportedError: Lightning is not installed.
     """
 
     class Watching(_base()):  # type: ignore[misc]

@@ -56,32 +56,49 @@ def handler_of(frame: FrameType | None, callback: TrainerCallback) -> CallbackHa
 class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     """Watches GPU memory while training runs, host memory where there is no GPU. See docs/watching.md.
 
-    - At ``warn_at`` of a GPU's memory a warning is logged, once per crossing: again only after the share fell
-      ``hysteresis`` below, and not within two minutes. All are shares of 0 to 1, and what PyTorch's cache holds unused
-      counts as free.
-    - At ``clean_at`` garbage is collected and PyTorch's cache is given back to the driver, at most once in
-      ``cooldown_s`` seconds, and half as often after each time that it did not help.
+    - Memory that fills up is warned of, and freed where garbage and PyTorch's cache hold it. Shares of memory are 0 to
+      1; what PyTorch's cache holds unused counts as free.
     - What the monitor forecasts is logged as a warning with what to do about it.
-    - Without a guard, a batch that is predicted not to fit is warned of before it runs: by ``memory``, a
-      ``MemoryModel`` traced for the GPU, or by the plan's lengths.
+    - Without a guard, a batch that is predicted not to fit is warned of before it runs.
     - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on with every logged
       training loss; nothing is added to evaluation metrics. Reporters run before other callbacks, so this one moves
       itself to the front.
-    - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in
-      notebooks). ``run_file`` keeps the run log in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
 
-    The sampler reads every ``interval_ms`` milliseconds, and steps look no more often than that.
-    ``config.cudnn_benchmark`` and ``config.deterministic`` are set while training runs and put back afterwards (see
-    ``backends``). On several nodes each node's first process watches all its GPUs; the other processes report their
-    peaks at the end. A monitor that cannot start, or fails, is reported and never stops the training.
+    On several nodes each node's first process watches all its GPUs; the other processes report their peaks at the end.
+    A monitor that cannot start, or fails, is reported and never stops the training.
 
     Sampling ends with the training. The Trainer does not report exceptions to callbacks: after one (Ctrl-C included)
     ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
     callback's collection or the process.
 
-    >>> callback = AdaptiveMemoryCallback(warn_at=0.80, panel=False)
-    >>> callback.options.clean_at
-    0.95
+    Args:
+        config: The plan, whose ``cudnn_benchmark`` and ``deterministic`` are set while training runs and restored
+            afterwards (see ``backends``). Arguments of the Trainer that differ from it are warned of. None without one.
+        monitor: Returns the monitor to read, for tests; None for a new ``MemoryMonitor``.
+        warn_at: The share of a GPU's memory at which a warning is logged, 0.90 by default. It is logged once per
+            crossing: again only after the share fell by ``hysteresis``, and not within two minutes.
+        clean_at: The share at which garbage is collected and PyTorch's cache is returned to the driver; above
+            ``warn_at``, 0.95 by default.
+        hysteresis: How far the share must fall below ``warn_at``, 0.05 by default.
+        cooldown_s: The least seconds between two clean-ups, 60 by default; twice as many after each that did not help.
+        interval_ms: The sample interval in milliseconds, 1 to 60 000. Steps check memory no more often than that.
+        progress: Whether the Trainer's progress bar ends with a line about memory, True by default.
+        panel: Whether a live panel is shown; None, the default, shows one in notebooks.
+        run_file: Whether the run log is written to ``asrconfig_monitor.json`` in the Trainer's ``output_dir``, True by
+            default.
+        memory: A ``MemoryModel`` traced for the GPU, which predicts whether a batch fits. None for the plan's lengths.
+
+    Attributes:
+        options: The options, with their defaults.
+
+    Raises:
+        InvalidArgumentError: An option is unknown, of the wrong type or out of range (0 < warn_at < clean_at ≤ 1,
+            0 ≤ hysteresis < warn_at, cooldown_s ≥ 0), or ``memory`` has no GPU.
+
+    Example:
+        >>> callback = AdaptiveMemoryCallback(warn_at=0.80, panel=False)
+        >>> callback.options.clean_at
+        0.95
     """
 
     samples_memory = True  # a guarded training stops what samples, when it ends
@@ -93,11 +110,6 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         monitor: Callable[[], MemoryMonitor] | None = None,
         **options: Unpack[WatchSettings],
     ) -> None:
-        """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
-
-        Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
-        and for a ``memory`` that has no GPU given.
-        """
         from ..plan.argument_check import PlannedTraining
         from ..plan.environment import TrainingSwitches
 
@@ -120,7 +132,11 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._warned_metrics: set[str] = set()  # of evaluations in which some were not finite
 
     def summary(self) -> MemorySummary:
-        """Peaks and counts of the running or the last training."""
+        """Return the memory peaks of the running or the last training.
+
+        Returns:
+            The peaks, with the number of warnings and clean-ups.
+        """
         from .memory_summary import summarised
 
         watch, nothing = self._watch, MemorySnapshot(None, 0, 0, None, None, None, ())
@@ -130,7 +146,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         return summarised(shot, watch.checked.warnings, watch.checked.clean_ups, watch.problem, self._ranks)
 
     def stop(self) -> None:
-        """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
+        """Stop sampling, and leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
         if self._watch is not None:
             self._watch.stop()
         if self.times is not None:
@@ -162,7 +178,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         model: Module | None = None,
         **kwargs: object,
     ) -> None:
-        """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
+        """Start sampling. A second begin without an end, as after a restart, continues with the same monitor."""
         from .memory_summary import RankFiles
         from .step_times import StepTimes
         from .watch_setup import equip
@@ -191,7 +207,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.begin(state.global_step, state.max_steps)
 
     def on_step_begin(self, *_: object, **__: object) -> None:
-        """Note when it begins, of the first steps."""
+        """Record the time at which each of the first steps begins."""
         if self.times is not None and self.times.noting:
             self.times.step_begins()
 
@@ -203,7 +219,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.step(state.global_step, state.max_steps)
 
     def on_prediction_step(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
-        """The same for a batch of an evaluation."""
+        """Report a batch of an evaluation or a prediction, and check memory."""
         if self._watch is not None:
             self._watch.evaluated_batch(state.global_step, state.max_steps)
 
@@ -215,7 +231,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         metrics: dict[str, float] | None = None,
         **kwargs: object,
     ) -> None:
-        """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
+        """Record the end of an evaluation, and name metrics that are not finite where no guard does."""
         from ..guard.evaluation import not_finite
 
         if self._watch is not None:
@@ -229,7 +245,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
 
     def on_save(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
-        """Mark a checkpoint, and write the run log next to it."""
+        """Record a checkpoint, and write the run log next to it."""
         if self._watch is not None:
             self._watch.saved(state.global_step)
 
@@ -241,7 +257,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             logs.update(self._watch.scalars())
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
-        """Gather the peaks of all processes, end sampling, and hold the first steps against the estimate."""
+        """Gather the peaks of all processes, stop sampling, and compare the first steps with the estimate."""
         if self._rank_files is not None:
             self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
         if self._watch is not None:

@@ -278,13 +278,25 @@ def _named(monitor: MemoryMonitor, i: int) -> dict[str, str]:
 
 
 class MetricsServer:
-    """Answers ``GET /metrics`` on 127.0.0.1 from construction until ``stop`` or the end of a ``with`` block.
+    """Answers ``GET /metrics`` on 127.0.0.1 for Prometheus, from construction until ``stop`` or the end of a block.
 
-    ``port`` 0 takes a free one; see ``url``. The server is ``prometheus_client``'s, with a thread for each connection
-    that does not keep the process alive. The caller stops the monitor.
+    The server is ``prometheus_client``'s, with a thread for each connection that does not keep the process alive.
 
-    Raises ``UnsupportedError`` without ``prometheus_client``, and ``InvalidArgumentError`` for a port that is taken or
-    invalid.
+    Args:
+        monitor: The monitor to read. The server does not stop it.
+        port: The TCP port, 1 to 65535; 0 for a free one.
+
+    Attributes:
+        port: The port that is served.
+
+    Raises:
+        UnsupportedError: ``prometheus_client`` is not installed.
+        InvalidArgumentError: The port is taken or out of range.
+
+    Example:
+        >>> with MemoryMonitor() as monitor, MetricsServer(monitor, port=9400) as server:  # doctest: +SKIP
+        ...     print(server.url)
+        http://127.0.0.1:9400/metrics
     """
 
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
@@ -309,11 +321,11 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
+        """The address of the metrics."""
         return f"http://{_HOST}:{self.port}/metrics"
 
     def stop(self) -> None:
-        """Answer no more, and free the port. Stopping twice is harmless."""
+        """Stop the server, and free the port. Stopping twice is harmless."""
         if self._running:
             self._running = False
             self._server.shutdown()

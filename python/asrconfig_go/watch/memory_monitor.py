@@ -27,23 +27,34 @@ _KINDS = {kind: number for number, kind in enumerate(STEP_KINDS)}
 
 
 class MemoryMonitor:
-    """Samples every ``interval_ms`` (1 to 60 000) from construction until ``stop`` or the end of a ``with`` block.
+    """Samples the memory of GPUs and host from construction until ``stop`` or the end of a ``with`` block.
 
-    An abandoned monitor stops when it is collected, at the latest when the process ends. After the stop, reads give the
-    last sample, and the run log lives as long as the object. Without a GPU the host is still watched; ``gpu_error`` is
-    then the reason. A forked child must not use it: reads raise ``ForkedProcessError`` there. A copied or pickled
-    monitor has read nothing and samples nothing.
+    An abandoned monitor stops when it is collected, at the latest when the process ends. After the stop, reads return
+    the last sample, and the run log lives as long as the object. Without a GPU the host is still watched. A forked
+    child must not use it: reads raise ``ForkedProcessError`` there. A copied or pickled monitor has read nothing and
+    samples nothing.
 
-    ``reset_peaks``: every ``step`` lets PyTorch's peak counters start again, so that a step's peak is its own;
-    ``torch.cuda.max_memory_allocated()`` then counts from the last step. False leaves them alone.
+    Args:
+        interval_ms: The sample interval in milliseconds, 1 to 60 000.
+        reset_peaks: Whether every ``step`` resets PyTorch's peak counters, so that a step's peak is its own;
+            ``torch.cuda.max_memory_allocated()`` then counts from the last step.
+        pid: A process of another training, whose process tree is watched: its RAM, and which GPU memory is that of
+            others. None for this process.
+        library_path: NVIDIA's libnvidia-ml in place of this machine's, for tests.
+        root: The folder that holds /proc and /sys in place of this machine's, for tests.
 
-    ``pid`` watches the process tree of another training than this one: its RAM, and which GPU memory is others'.
+    Attributes:
+        interval_ms: The sample interval in milliseconds.
+        gpu_names: The names of the GPUs, in the order of all readings.
+        gpu_error: Why no GPU is watched; ``""`` where one is.
 
-    ``library_path`` (of NVIDIA's libnvidia-ml) and ``root`` (of /proc and /sys) replace this machine's, for tests.
+    Raises:
+        InvalidArgumentError: ``interval_ms`` or ``pid`` is out of range.
 
-    >>> with MemoryMonitor(interval_ms=20) as monitor:
-    ...     monitor.read().host_total > 0
-    True
+    Example:
+        >>> with MemoryMonitor(interval_ms=20) as monitor:
+        ...     monitor.read().host_total > 0
+        True
     """
 
     def __init__(
@@ -78,7 +89,15 @@ class MemoryMonitor:
         self._number, self._last_step = 0, time.perf_counter()
 
     def read(self) -> MemorySnapshot:
-        """The newest sample."""
+        """Return the newest sample.
+
+        Returns:
+            Memory of the host and of each GPU.
+
+        Raises:
+            ForkedProcessError: The process was forked after the monitor was started.
+            LibraryError: The library cannot be used any more.
+        """
         self._read()
         stats = self._stats
         host_known = bool(stats.host_total)
@@ -93,9 +112,14 @@ class MemoryMonitor:
         )
 
     def headroom(self) -> tuple[int | None, ...]:
-        """Bytes that training can still allocate on each GPU: free, or unused in PyTorch's cache.
+        """Return the bytes that training can still allocate on each GPU: free, or unused in PyTorch's cache.
 
-        None while the driver does not answer. The cache is known from ``step`` on.
+        Returns:
+            The bytes of each GPU, None while the driver does not answer. The cache counts from the first ``step`` on.
+
+        Raises:
+            ForkedProcessError: The process was forked after the monitor was started.
+            LibraryError: The library cannot be used any more.
         """
         self._read()
         return tuple(gpu.headroom if gpu.valid else None for gpu in self._gpus)
@@ -112,15 +136,28 @@ class MemoryMonitor:
         longest_s: float | None = None,
         arithmetic_s: float | None = None,
     ) -> None:
-        """Report the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
+        """Report the end of an optimizer step, of an evaluation batch or of a checkpoint.
 
-        ``number`` is counted automatically for train steps when None; other kinds then belong to the newest one.
-        ``spent_s`` is the time since the last ``step`` (measured when None), for the first one since the monitor began,
-        or since an event of ``"training"`` where the loop begins later; ``waited_s`` that of it spent waiting for the
-        loader. ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the
-        model's arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a
-        GPU, of short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing
-        happens.
+        PyTorch's counters are read when it is loaded and uses a GPU, of short steps once in ``interval_ms``: samples
+        are no newer. After the stop, and in a copy, nothing happens.
+
+        Args:
+            number: The number of the optimizer step. None counts train steps automatically; other kinds then belong to
+                the newest one.
+            kind: ``"train"``, ``"evaluation"`` or ``"checkpoint"``.
+            spent_s: The seconds since the last ``step``; for the first one since the monitor began, or since an
+                ``event`` of kind ``"training"`` where the loop begins later. None measures them.
+            waited_s: The part of ``spent_s`` that was spent waiting for the loader; None where unknown, as for all
+                further arguments.
+            audio_s: The seconds of audio in the step's batches, without padding.
+            padded_s: The seconds of audio in the step's batches, with padding.
+            longest_s: The seconds of their longest clip.
+            arithmetic_s: The seconds that the model's arithmetic takes at the GPU's published rate.
+
+        Raises:
+            InvalidArgumentError: ``kind`` is unknown.
+            ForkedProcessError: The process was forked after the monitor was started.
+            LibraryError: The library cannot be used any more.
         """
         if not self._running:
             return
@@ -154,56 +191,116 @@ class MemoryMonitor:
             self._hot(self._put)
 
     def event(self, kind: str, text: str, gpu: int = -1) -> None:
-        """Record something that happened, as ``event("training", "training begins")``. Not after the stop."""
+        """Record something that happened, as ``event("training", "training begins")``. Not after the stop.
+
+        Args:
+            kind: What kind of event it is, such as ``"training"`` or ``"out_of_memory"``.
+            text: What happened: a sentence without a full stop.
+            gpu: The place of the GPU in ``gpu_names``; -1 for none.
+
+        Raises:
+            InvalidArgumentError: ``kind`` or ``text`` is empty.
+            AsrConfigError: The monitor was stopped, or is a copy.
+        """
         if kind == "training" and not self._number:  # what was set up before belongs to no step
             self._last_step = time.perf_counter()
         self._call("monitor.event", kind=kind, text=text, gpu=gpu)
 
     @property
     def alert_changes(self) -> int:
-        """Alerts raised and cleared so far. Cheap: when it changes, ask for ``alerts``."""
+        """The number of alerts raised and cleared so far. Cheap to read: call ``alerts`` when it changes."""
         self._read()
         return int(self._stats.alerts)
 
     def alerts(self) -> tuple[Alert, ...]:
-        """All warnings so far, oldest first; also after the stop."""
+        """Return all alerts so far; also after the stop.
+
+        Returns:
+            The alerts, oldest first, with those that were cleared.
+
+        Raises:
+            AsrConfigError: The monitor is a copy.
+        """
         return tuple(from_json(Alert, alert) for alert in self._ask("monitor.alerts")["alerts"])
 
     def check(self, limits: Mapping[str, float] | None = None) -> MemoryCheck:
-        """What is new since the check before, by ``limits`` named as ``AdaptiveMemoryCallback``'s options.
+        """Check memory against limits, and return what is new since the last check; also after the stop.
 
-        Without them only forecasts are looked at. The library decides what to warn of, how often, and when to clean up.
+        The library decides what to warn of, how often, and when to clean up.
+
+        Args:
+            limits: ``warn_at``, ``hysteresis``, ``clean_at`` and ``cooldown_s``, as options of
+                ``AdaptiveMemoryCallback``. None checks forecasts only.
+
+        Returns:
+            How full memory is, new messages, and whether to clean up now.
+
+        Raises:
+            AsrConfigError: The monitor is a copy.
         """
         return from_json(MemoryCheck, self._ask("monitor.check", **(limits or {})))
 
     def activity(self) -> Activity:
-        """What the host and the GPUs did last, read about once a second."""
+        """Return what the host and the GPUs did last, read about once a second; also after the stop.
+
+        Returns:
+            Loads, rates and temperatures; None for what is not known.
+
+        Raises:
+            AsrConfigError: The monitor is a copy.
+        """
         return from_json(Activity, self._ask("monitor.activity"))
 
     def run_log(self) -> RunLog:
-        """Everything seen so far; also after the stop."""
+        """Return everything recorded so far; also after the stop.
+
+        Returns:
+            The run log, which ``report`` and ``export`` take.
+
+        Raises:
+            AsrConfigError: The monitor is a copy.
+        """
         return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run log to a file for ``report``; also after the stop. The file is written completely or not at
-        all.
+        """Write the run log to a file for ``report``, completely or not at all; also after the stop.
 
-        Raises ``NotFoundError`` where it cannot be written.
+        Args:
+            path: The file to write.
+
+        Raises:
+            NotFoundError: The file cannot be written.
+            AsrConfigError: The monitor is a copy.
         """
         self._ask("monitor.save", path=str(user_path(path, "run log").absolute()))
 
     def history(self, max_points: int = 0) -> MemoryHistory:
-        """All that is kept, in at most ``max_points`` points (0: as many as there are). Not after the stop."""
+        """Return memory over time. Not after the stop.
+
+        Args:
+            max_points: The largest number of points; 0 for as many as there are. A point has the highest value of the
+                samples that it covers.
+
+        Returns:
+            The history of the host and of each GPU.
+
+        Raises:
+            AsrConfigError: The monitor was stopped, or is a copy.
+        """
         return from_json(
             MemoryHistory, self._call("monitor.history", max_points=checked("max_points", max_points, int))
         )
 
     def reset_peaks(self) -> None:
-        """Let the peaks start again from the next sample. Not after the stop."""
+        """Reset the peaks, which then count from the newest sample. Not after the stop.
+
+        Raises:
+            AsrConfigError: The monitor was stopped, or is a copy.
+        """
         self._call("monitor.reset_peaks")
 
     def stop(self) -> None:
-        """Take no more samples. Stopping twice is harmless."""
+        """Stop sampling. Stopping twice is harmless."""
         if self._running and not native.in_forked_child():
             with contextlib.suppress(LibraryError):
                 self._send_pending()

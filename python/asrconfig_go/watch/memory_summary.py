@@ -32,9 +32,14 @@ _HINT = "remove it, or report without it"
 
 @dataclass(frozen=True)
 class RankPeaks:
-    """The peaks of one process: bytes of PyTorch's tensors and of its allocator on its GPU, and of host memory.
+    """The memory peaks of one process, in bytes; None where unknown.
 
-    None where unknown. ``device`` is the GPU as its process numbers it, "" without one.
+    Attributes:
+        rank: The rank of the process.
+        device: The GPU as its process numbers it, such as ``"cuda:0"``; ``""`` without one.
+        allocated: The bytes of PyTorch's tensors on the GPU.
+        reserved: The bytes of PyTorch's allocator on the GPU.
+        rss: The bytes of host memory.
     """
 
     rank: int
@@ -123,10 +128,19 @@ def _peak_rss() -> int | None:
 
 @dataclass(frozen=True)
 class MemorySummary:
-    """A training run's memory. Sizes are bytes, None where nothing could be read.
+    """The memory peaks of a training run, in bytes; None where nothing could be read.
 
-    ``errors`` counts failed readings; ``problem`` says why there was no monitor, ``""`` when there was one. ``ranks``
-    are the reported peaks of a training with several processes, in order of rank.
+    Attributes:
+        gpu_peaks: The highest use of each GPU.
+        gpu_totals: The memory of each GPU.
+        host_peak: The highest use of host memory.
+        host_total: The host memory, within the limit of a container.
+        samples: The number of samples.
+        errors: The number of failed readings.
+        warnings: The number of warnings that were logged.
+        clean_ups: How often garbage and PyTorch's cache were freed.
+        problem: Why there was no monitor; ``""`` when there was one.
+        ranks: The reported peaks of a training with several processes, in order of rank.
     """
 
     gpu_peaks: tuple[int | None, ...]

@@ -182,18 +182,25 @@ _SUFFIXES: dict[str, ExportFormat] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson
 
 
 def export(run_log: Run, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
-    """Write what a monitor recorded to ``path``; ``run_log`` is whatever ``report`` takes.
+    """Write what a monitor recorded to a file for other programs, completely or not at all.
 
-    ``format`` is "csv" (a table with a row for each point, step, event and alert), "jsonl" (the same as one object a
-    line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None chooses it by
-    the suffix: .csv, .jsonl, .json. The file is written completely or not at all.
+    Args:
+        run_log: The run, as ``report`` takes it: a monitor, its run log, the folder of a training or a monitor's file.
+        path: The file to write. Names of a monitor's own files (``asrconfig_monitor*.json``) are refused.
+        format: ``"csv"`` (a table with a row for each point, step, event and alert), ``"jsonl"`` (the same as one
+            object a line, after one about the run) or ``"chrome"`` (for chrome://tracing and
+            https://ui.perfetto.dev). None for the one of the suffix: .csv, .jsonl or .ndjson, .json.
 
-    Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, and ``NotFoundError``
-    where the file cannot be written.
+    Raises:
+        InvalidArgumentError: The format is unknown, the name is refused, or ``run_log`` is not a run.
+        NotFoundError: There is no run, or the file cannot be written.
+        CorruptFileError: A file of the run cannot be read: see ``report``.
+        VersionMismatchError: A file of the run has another version.
 
-    >>> with MemoryMonitor(interval_ms=20) as monitor:
-    ...     monitor.step(1, audio_s=4.0)
-    >>> export(monitor, "run.csv")
+    Example:
+        >>> with MemoryMonitor(interval_ms=20) as monitor:
+        ...     monitor.step(1, audio_s=4.0)
+        >>> export(monitor, "run.csv")
     """
     file = Path(path)
     written = format or _SUFFIXES.get(file.suffix.lower())

@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An alert of the run.
+    """An alert of the run, and what became of it.
 
-    ``what`` is "came true" (memory ran out, or what was warned of was used up, ``after_s`` seconds later), "averted"
-    (cleared by a clean-up), "cleared" or "held" (until the end). ``where`` is the label of a GPU, "" for the host.
-    Times count from the run's start.
+    Attributes:
+        alert: The alert.
+        where: The label of a GPU, ``""`` for the host.
+        at_s: The seconds from the run's start to the alert.
+        what: ``"came true"`` (memory ran out, or what was warned of was used up), ``"averted"`` (cleared by a
+            clean-up), ``"cleared"`` or ``"held"`` (until the end).
+        after_s: The seconds from the alert until it came true or was cleared; None where it held.
     """
 
     alert: Alert
@@ -50,21 +54,31 @@ _RANKS = 64  # whose peaks are listed
 
 
 def report(run: Run, args: TrainingArguments | PlanRecord | None = None, *, by: ReportAxis = "time") -> RunReport:
-    """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
+    """Report a run: its figures, what held it back and what to change.
 
-    A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
-    another. The guard's record and ``trainer_state.json`` beside them are reported, too.
+    Args:
+        run: A ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file. A folder's
+            ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
+            another. The guard's record and ``trainer_state.json`` beside them are reported, too.
+        args: The training's ``TrainingArguments`` or its ``TrainingConfig``, for findings that need settings. None for
+            those of ``training_config.json`` and the other files in the folder.
+        by: The horizontal axis of charts: ``"time"`` or ``"steps"``.
 
-    ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
-    ``training_config.json`` and the others in the folder tell is taken. Charts run ``by`` "time" or "steps".
+    Returns:
+        The report.
 
-    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, truncated or not a
-    run log, ``VersionMismatchError`` for one of a newer version.
+    Raises:
+        InvalidArgumentError: ``run`` is none of these.
+        NotFoundError: There is no run.
+        CorruptFileError: The run's only file is empty, truncated or not a run log. Where another one can be read,
+            ``notes`` of the report name it instead.
+        VersionMismatchError: Likewise, the file has another version.
 
-    >>> with MemoryMonitor(interval_ms=20) as monitor:
-    ...     monitor.step(1, audio_s=4.0)
-    >>> report(monitor).headline.split(" in ")[0]
-    '1 step'
+    Example:
+        >>> with MemoryMonitor(interval_ms=20) as monitor:
+        ...     monitor.step(1, audio_s=4.0)
+        >>> report(monitor).headline.split(" in ")[0]
+        '1 step'
     """
     checked("by", by, ReportAxis)
     files = gather(run)
@@ -81,12 +95,23 @@ def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: o
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class RunReport(Gathered, Shown, kind="run"):
-    """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start.
+    """The report of a run: ``print`` shows the text, a notebook the card. Times are seconds from the run's start.
 
-    ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
-    of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``failures`` say
-    what was held when memory ran out. ``figures`` are those of the run logs, as JSON. ``history`` is the Trainer's
-    ``log_history``. Where no training steps are known, charts ``by`` "steps" raise ``InvalidArgumentError``.
+    Where no training steps are recorded, charts by ``"steps"`` raise ``InvalidArgumentError``.
+
+    Attributes:
+        sources: The run logs.
+        record: The guard's record; None where there is none.
+        trainer: The Trainer's own figures, from ``trainer_state.json``; None where there is none.
+        ranks: The memory peaks of other processes of the training.
+        failures: What memory held whenever it ran out.
+        plan: The plan, as JSON; None where there is none.
+        state: ``trainer_state.json``; None where there is none.
+        history: The Trainer's ``log_history``.
+        notes: The files beside the run log that cannot be read, and why.
+        figures: The figures of the run logs, as JSON.
+        findings: What held the run back, and what to change.
+        by: The horizontal axis of charts.
     """
 
     figures: Record
@@ -95,7 +120,7 @@ class RunReport(Gathered, Shown, kind="run"):
 
     @cached_property
     def gpus(self) -> tuple[GPUFigures, ...]:
-        """The figures of each GPU."""
+        """The figures of each GPU of the run."""
         return self._each("gpus", GPUFigures)
 
     @cached_property
@@ -105,7 +130,7 @@ class RunReport(Gathered, Shown, kind="run"):
 
     @cached_property
     def steps(self) -> StepFigures:
-        """The figures of the steps."""
+        """The figures of optimizer steps, evaluation batches and checkpoints."""
         return from_json(StepFigures, self.figures["steps"])
 
     @cached_property
@@ -116,7 +141,7 @@ class RunReport(Gathered, Shown, kind="run"):
 
     @cached_property
     def events(self) -> tuple[Moment, ...]:
-        """Everything that happened, the guard's doings among it."""
+        """All events of the run, with those of the guard."""
         return self._each("events", Moment)
 
     @cached_property
@@ -126,17 +151,17 @@ class RunReport(Gathered, Shown, kind="run"):
 
     @property
     def duration_s(self) -> float:
-        """From the start of the first run log to the end of the last."""
+        """The seconds from the start of the first run log to the end of the last."""
         return float(self.figures["duration_s"])
 
     @property
     def gap_s(self) -> float:
-        """Seconds without samples."""
+        """The seconds without samples."""
         return float(self.figures["gap_s"])
 
     @property
     def energy_wh(self) -> float | None:
-        """Of all GPUs that tell their power; what was not sampled is not counted."""
+        """The energy of all GPUs that report their power, in watt-hours; what was not sampled is not counted."""
         energy: float | None = self.figures["energy_wh"]
         return energy
 
@@ -149,14 +174,26 @@ class RunReport(Gathered, Shown, kind="run"):
         return title("run", self._figures())
 
     def to_json(self) -> Record:
-        """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
+        """Return the report as a JSON object.
+
+        Returns:
+            The object, with the keys of docs/reference/watching.md; what is not known is None or empty.
+        """
         return {"report_version": _VERSION, "headline": self.headline, **self._figures()}
 
     def plot(self, *, gpus: Sequence[int] | None = None) -> Figure:
         """Draw memory, utilisation, steps and the host with matplotlib.
 
-        ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``
-        without matplotlib, ``NotFoundError`` where nothing was sampled.
+        Args:
+            gpus: The places in ``self.gpus`` of those to draw; None for the four with the least headroom.
+
+        Returns:
+            The figure.
+
+        Raises:
+            UnsupportedError: matplotlib is not installed.
+            NotFoundError: Nothing was sampled.
+            InvalidArgumentError: ``gpus`` is out of range, or the axis is ``"steps"`` and no steps are recorded.
         """
         figure: Figure = plot_all("run", self._shown(gpus))
         return figure
@@ -197,12 +234,26 @@ _COMPARISON = "run comparison"
 
 
 def compare_runs(a: Run, b: Run) -> RunComparison:
-    """Compare run ``b`` with run ``a``; both are whatever ``report`` takes, and ratios are ``b`` over ``a``.
+    """Compare two runs: speed, memory, losses and the settings that differ.
 
-    Runs of different length are compared over the steps that both made. Raises what ``report`` raises.
+    Runs of different length are compared over the steps that both made.
 
-    >>> compare_runs("base", "compiled").figures["steps_per_s"].ratio  # doctest: +SKIP
-    1.24
+    Args:
+        a: The run to compare with, as ``report`` takes it: a folder, a file, a monitor or its run log.
+        b: The other run. Ratios are ``b`` over ``a``.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        InvalidArgumentError: One of them is not a run.
+        NotFoundError: There is no such run.
+        CorruptFileError: A run's files cannot be read: see ``report``.
+        VersionMismatchError: A run's files have another version.
+
+    Example:
+        >>> compare_runs("base", "compiled").figures["steps_per_s"].ratio  # doctest: +SKIP
+        1.24
     """
     names = (_name(a, "A"), _name(b, "B"))
     if names[0] == names[1]:
@@ -232,7 +283,11 @@ def _run(name: str, run: Run) -> Record:
 
 @dataclass(frozen=True, repr=False)
 class RunComparison(Shown, kind=_COMPARISON):
-    """Two runs beside each other: ``print`` shows the text, a notebook the card. ``record`` is all of it as JSON."""
+    """Two runs beside each other: ``print`` shows the text, a notebook the card.
+
+    Attributes:
+        record: The whole comparison as JSON.
+    """
 
     record: Record
 
@@ -243,21 +298,32 @@ class RunComparison(Shown, kind=_COMPARISON):
 
     @property
     def figures(self) -> dict[str, ComparedFigure]:
-        """The figures by their keys, such as ``steps_per_s``; those that neither run knows are left out."""
+        """The figures by their keys, such as ``steps_per_s``, without those that neither run has."""
         return {row["key"]: from_json(ComparedFigure, row) for row in self.record["figures"]}
 
     @property
     def settings(self) -> dict[str, tuple[object, object]]:
-        """The settings of ``training_config.json`` that differ, each of a and of b."""
+        """The settings of ``training_config.json`` that differ: a's value and b's of each."""
         return {row["name"]: (row["a"], row["b"]) for row in self.record["settings"]}
 
     def to_json(self) -> Record:
-        """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
+        """Return the comparison as a JSON object.
+
+        Returns:
+            The object, with the keys of docs/reference/watching.md; what is not known is None or empty.
+        """
         figures = {key: value for key, value in self.record.items() if key != "charts"}
         return {"comparison_version": _VERSION, "headline": self.headline, **figures}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write a row for each figure and setting. Raises ``NotFoundError`` where it cannot be written."""
+        """Write a CSV file with a row for each figure and setting.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            NotFoundError: The file cannot be written.
+        """
         save_text(Path(path), render(_COMPARISON, "csv", self.record)["text"])
 
     def __str__(self) -> str:

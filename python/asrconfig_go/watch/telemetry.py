@@ -25,10 +25,16 @@ LOOK_AGAIN = 50  # steps between two looks at which devices this process uses
 
 @dataclass(frozen=True, slots=True)
 class GPUMemory:
-    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer.
+    """The memory of one GPU, in bytes. All are None while the driver does not answer.
 
-    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has reported none;
-    ``headroom`` is what can still be allocated, unused cache included.
+    Attributes:
+        total: The memory of the GPU.
+        used: The memory in use, of all processes and with PyTorch's cache.
+        free: The memory that the driver has free.
+        peak: The highest use since the monitor began, or since ``reset_peaks``.
+        allocated: The memory of PyTorch's tensors at the last step; None where this process has reported no step.
+        reserved: PyTorch's cache at the last step, with the tensors in it; None likewise.
+        headroom: What training can still allocate, unused cache included.
     """
 
     total: int | None
@@ -41,15 +47,22 @@ class GPUMemory:
 
     @property
     def fraction(self) -> float | None:
-        """Used share, 0 to 1."""
+        """The used share of the GPU's memory, 0 to 1; None where unknown."""
         return self.used / self.total if self.used is not None and self.total else None
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """One sample. Sizes are bytes, the container's limit applied; None where nothing could be read.
+    """One sample. Sizes are bytes; None where nothing could be read.
 
-    ``time`` is the sample's wall clock in seconds since 1970; ``samples`` and ``errors`` count since the start.
+    Attributes:
+        time: The wall clock of the sample, in seconds since 1970.
+        samples: The number of samples since the start.
+        errors: The number of failed readings since the start.
+        host_total: The host memory, within the limit of a container.
+        host_used: The host memory in use.
+        host_peak: The highest use of host memory since the start, or since ``reset_peaks``.
+        gpus: The memory of each GPU.
     """
 
     time: float | None
@@ -62,7 +75,7 @@ class MemorySnapshot:
 
     @property
     def host_fraction(self) -> float | None:
-        """Used share of the host's memory, 0 to 1."""
+        """The used share of the host's memory, 0 to 1; None where unknown."""
         return self.host_used / self.host_total if self.host_used is not None and self.host_total else None
 
 
