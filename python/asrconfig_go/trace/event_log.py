@@ -216,7 +216,17 @@ class EventLog:
 
 @dataclass(frozen=True)
 class Trace:
-    """One recorded run. ``segments`` hold allocations, frees and calls; ``about`` the model, versions and settings."""
+    """One recorded run.
+
+    Attributes:
+        about: The model, the versions and the settings.
+        ops: The names of operations, by number.
+        modules: The paths of modules, by number.
+        tags: What tensors are counted as, by number.
+        lengths: The lengths that sizes depend on.
+        calls: The kinds of calls, by number.
+        segments: The parts of the run, with their allocations, frees and calls.
+    """
 
     about: dict[str, Any]
     ops: list[str]
@@ -228,7 +238,16 @@ class Trace:
 
     @classmethod
     def of(cls, log: EventLog, lengths: list[dict[str, Any]], about: dict[str, Any]) -> Trace:
-        """The trace of a log."""
+        """Make the trace of an event log.
+
+        Args:
+            log: The events.
+            lengths: The lengths that sizes depend on.
+            about: The model, the versions and the settings.
+
+        Returns:
+            The trace.
+        """
         segments = [
             {
                 "kind": s.kind,
@@ -248,17 +267,35 @@ class Trace:
         return cls(about, list(log.ops.numbers), list(log.modules.numbers), list(TAGS), lengths, calls, segments)
 
     def to_bytes(self) -> bytes:
-        """The file's content: gzip of JSON."""
+        """Return the content of the trace's file.
+
+        Returns:
+            JSON, compressed by gzip.
+        """
         body = {"format": FORMAT, "version": VERSION, **self.__dict__}
         return gzip.compress(json.dumps(body, separators=(",", ":")).encode(), compresslevel=1, mtime=0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; an older one is replaced whole or not at all."""
+        """Write the trace to a file; an older one is replaced whole or not at all.
+
+        Args:
+            path: The file.
+        """
         write_whole(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
-        """Read a file that ``save`` wrote; ``TraceError`` when it is something else."""
+        """Read a file that ``save`` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The trace.
+
+        Raises:
+            TraceError: The file cannot be read, or is not a trace of this version.
+        """
         try:
             with gzip.open(path) as file:
                 body = json.load(file)

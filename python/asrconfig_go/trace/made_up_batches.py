@@ -44,7 +44,21 @@ LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 
 @dataclass(frozen=True)
 class SpeechBatches:
-    """How to feed a model. Lengths are in units of its input: samples, frames of features, or tokens of text."""
+    """Makes batches for a model, and converts durations to its input lengths.
+
+    Lengths are in units of the model's input: samples, frames of features, or tokens of text.
+
+    Attributes:
+        batch: A function of ``(batch, length, labels)`` that returns the model's keyword arguments as tensors.
+        length_per_second: The units of input length in a second of audio.
+        fixed_length: The length to which every clip is padded; None where batches are padded to their longest clip.
+        max_length: The longest input that the model's positions allow; None for any.
+        max_labels: The most label tokens that the model's positions allow; None for any.
+        labels_per_second: The usual number of label tokens of a second of audio.
+        truncates: Whether an input that is longer than the model takes is cut, and nothing else with it.
+        row_kind: ``"clips"`` or ``"texts"``.
+        by_length: Whether the lengths of a training's batches are known, by the name of the input.
+    """
 
     batch: BatchFunction
     length_per_second: float
@@ -57,23 +71,57 @@ class SpeechBatches:
     by_length: bool = True  # whether the lengths of a training's batches are known, by the name of the input
 
     def facts(self) -> dict[str, float | int | str | None]:
-        """The fields that a trace keeps, so that it can map durations to lengths without the model."""
+        """Return the fields that a trace stores, so that it can convert durations to lengths without the model.
+
+        Returns:
+            The fields by name.
+        """
         return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length", "rows")}
 
     def __call__(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        """One batch."""
+        """Return one batch.
+
+        Args:
+            batch: The clips.
+            length: The input length.
+            labels: The label length.
+
+        Returns:
+            The model's keyword arguments as tensors.
+        """
         return self.batch(batch, length, labels)
 
     def real(self, point: Point) -> Point:
-        """The shape of the batch made for a ``point``: of a dataset's rows, the nearest that exists."""
+        """Return the shape of the batch that is made for a point.
+
+        Args:
+            point: Batch, input length and label length.
+
+        Returns:
+            The point itself; of a dataset's rows, the nearest shape that exists.
+        """
         return point
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Length and labels of rows of a dataset; none where batches are made up."""
+        """Return the lengths of a dataset's rows.
+
+        Returns:
+            Input length and label length of each row; empty where batches are made up.
+        """
         return []
 
     def length(self, seconds: float) -> int:
-        """The input length of a batch whose longest clip has this duration."""
+        """Return the input length of a batch whose longest clip has this duration.
+
+        Args:
+            seconds: The seconds of the clip, above 0.
+
+        Returns:
+            The length in samples, frames of features or tokens.
+
+        Raises:
+            InvalidArgumentError: The duration is not above 0, or longer than the model takes.
+        """
         if not seconds > 0 or not math.isfinite(seconds):
             raise InvalidArgumentError(f"{seconds!r} seconds of audio", "pass a duration above 0")
         return input_length(
@@ -82,12 +130,23 @@ class SpeechBatches:
         )  # fmt: skip
 
     def labels(self, seconds: float) -> int:
-        """A usual label length for this duration, within the model's positions."""
+        """Return the usual number of label tokens of a clip of this duration.
+
+        Args:
+            seconds: The seconds of the clip.
+
+        Returns:
+            The tokens, at least 1, within the model's positions.
+        """
         usual = max(1, round(seconds * self.labels_per_second))
         return usual if self.max_labels is None else min(usual, self.max_labels)
 
     def points(self) -> list[Point]:
-        """Shapes that determine every size's formula: lengths without common factors, and batches of one apart."""
+        """Return shapes whose traces let every other shape be computed.
+
+        Returns:
+            Batch, input length and label length of each: lengths without common factors, and batches of one apart.
+        """
         labels = self._labels_to_trace()
         if self.fixed_length is not None:
             return [(batch, self.fixed_length, n) for batch, n in zip((2, 3, 5, 1, 1, 1), labels, strict=False)]
@@ -118,14 +177,22 @@ class MadeUp:
 
 
 def speech_batches(model: nn.Module | PretrainedConfig) -> SpeechBatches:
-    """Batches for a transformers speech model, or for its config.
+    """Make batches for a transformers speech model.
 
-    Raises ``InvalidArgumentError`` for any other model: pass your own ``batch_fn`` there.
+    Args:
+        model: The model, or its config.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> batches = speech_batches(small_model(tokens=12, seed=0).config)
-    >>> {name: tuple(tensor.shape) for name, tensor in batches.batch(2, 16_000, 5).items()}
-    {'input_values': (2, 16000), 'labels': (2, 5), 'attention_mask': (2, 16000)}
+    Returns:
+        The batches; their ``batch`` makes one of a shape.
+
+    Raises:
+        InvalidArgumentError: The model's input is not known: pass your own ``batch_fn`` there.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> batches = speech_batches(small_model(tokens=12, seed=0).config)
+        >>> {name: tuple(tensor.shape) for name, tensor in batches.batch(2, 16_000, 5).items()}
+        {'input_values': (2, 16000), 'labels': (2, 5), 'attention_mask': (2, 16000)}
     """
     config = getattr(model, "config", model)
     kind = getattr(config, "model_type", "")

@@ -95,14 +95,32 @@ _active: list[MemoryRecorder] = []
 
 
 class MemoryRecorder:
-    """Records a loop that runs inside it: ``with MemoryRecorder() as rec: …; rec.step()``, then ``rec.trace()``.
+    """Records a loop that runs inside it, without a GPU and without memory.
 
     Build the model inside: its parameters then take no memory. Nothing is computed on large float tensors; integers
-    stay real. A model and its inputs count from the moment they are used, and everything that is born in a forward
-    pass, a backward pass or an optimizer step counts. "cuda" may be named as if there were one.
+    stay real. A model and its inputs count from the moment they are used, and everything that is created in a forward
+    pass, a backward pass or an optimizer step counts. The loop may name the device "cuda" as if there were one. Only
+    one recorder can be active at a time.
 
-    ``compute_capability`` is that of the GPU in mind: it decides which attention kernels run, and the size of cuBLAS'
-    workspace. ``about`` is kept in the trace as it is.
+    Args:
+        compute_capability: The compute capability of the GPU in mind. It decides which attention kernels run, and the
+            size of cuBLAS' workspace.
+        about: Facts to store in the trace as they are; None for none.
+
+    Example:
+        >>> import torch
+        >>> from asrconfig_go.predict import MemoryModel
+        >>> with MemoryRecorder() as recorder:
+        ...     model = torch.nn.Linear(64, 64)
+        ...     optimizer = torch.optim.AdamW(model.parameters())
+        ...     for _ in range(3):
+        ...         model(torch.randn(8, 64)).sum().backward()
+        ...         optimizer.step()
+        ...         optimizer.zero_grad()
+        ...         recorder.step()
+        >>> memory = MemoryModel.load(recorder.trace(), gpu="T4")
+        >>> memory.as_recorded().fits
+        True
     """
 
     def __init__(self, *, compute_capability: tuple[int, int] = (8, 0), about: dict[str, Any] | None = None) -> None:
@@ -164,7 +182,11 @@ class MemoryRecorder:
         return self._mode.lengths.rungs
 
     def load(self, model: nn.Module) -> None:
-        """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it implicitly."""
+        """Put a model on the device, in the order of ``model.to(device)``. A forward pass does it implicitly.
+
+        Args:
+            model: The model; a second call with the same one does nothing.
+        """
         if id(model) in self._loaded:
             return
         self._loaded.add(id(model))
@@ -184,7 +206,11 @@ class MemoryRecorder:
                     self._workspaces.widths.add(tensor.numel())
 
     def load_again(self, model: nn.Module) -> None:
-        """``model.to(device)`` again, after ``torch.cuda.empty_cache()``: recurrent layers allocate a new buffer."""
+        """Repeat ``model.to(device)`` after ``torch.cuda.empty_cache()``: recurrent layers allocate a new buffer.
+
+        Args:
+            model: A model that is on the device.
+        """
         with self._loading("load_again"):
             for _, layer, self._where.loading in _in_order_of_to(model):
                 if isinstance(layer, nn.RNNBase):
@@ -207,13 +233,27 @@ class MemoryRecorder:
         take_places(layer, buffer)
 
     def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
-        """Begin a segment by hand; ``shape`` is batch, length and labels."""
+        """Begin a segment by hand.
+
+        Args:
+            kind: The kind of segment: ``"micro"``, ``"accumulate"``, ``"step"``, ``"iteration"`` or ``"evaluate"``.
+            phase: The phase outside forward, backward and optimizer steps.
+            **shape: ``batch``, ``length`` and ``labels`` of its micro-batch; none if the shape does not count.
+        """
         self.settle()
         self._log.begin(kind, shape, phase)
         self._where.resting = phase
 
     def step(self, **shape: int) -> None:
-        """The end of one iteration of your loop; ``shape`` (batch, length, labels) lets other shapes be computed."""
+        """Mark the end of one iteration of your loop.
+
+        Args:
+            **shape: ``batch``, ``length`` and ``labels`` of the iteration's micro-batch, with which other shapes can be
+                computed; none for a trace that holds only for the recorded shapes.
+
+        Raises:
+            InvalidArgumentError: There was no forward pass before it.
+        """
         if not self._log.segments:
             raise InvalidArgumentError("step() before any forward pass", "call it at the end of each iteration")
         self._log.segments[-1].shape.update(shape)
@@ -225,7 +265,15 @@ class MemoryRecorder:
         return self._log
 
     def place(self, batch: Mapping[str, Any], tag: str = "input") -> Any:
-        """Count the tensors of a batch from here on; returns the batch with imaginary floats."""
+        """Put the tensors of a batch on the device: they count from here on.
+
+        Args:
+            batch: The tensors by name; values may be nested.
+            tag: What they are counted as, one of the trace's tags.
+
+        Returns:
+            The batch with imaginary float tensors.
+        """
         with self.working():
             placed = pytree.tree_map_only(torch.Tensor, self._mode.imagine, batch)
             for tensor in pytree.tree_leaves(placed):
@@ -234,7 +282,11 @@ class MemoryRecorder:
         return placed
 
     def outputs(self, outputs: object) -> None:
-        """Mark these tensors as results that are kept."""
+        """Count tensors as results that are kept.
+
+        Args:
+            outputs: A tensor, or a nested structure of them; those that were not allocated here are ignored.
+        """
         for tensor in pytree.tree_leaves(outputs):
             if isinstance(tensor, torch.Tensor):
                 self._log.retag(tensor, "output")
@@ -247,14 +299,21 @@ class MemoryRecorder:
         self._working = before
 
     def trace(self) -> Trace:
-        """What was recorded so far."""
+        """Return what was recorded so far.
+
+        Returns:
+            The trace, for ``MemoryModel.load`` or ``Trace.save``.
+
+        Raises:
+            InvalidArgumentError: Nothing was recorded.
+        """
         if not self._log.segments:
             raise InvalidArgumentError("nothing was recorded", "run a forward pass inside the recorder")
         self.settle()
         return Trace.of(self._log, self.lengths, {**self.about, "notes": "; ".join(self.notes)})
 
     def settle(self) -> None:
-        """End the newest segment: note which lengths its convolutions made."""
+        """End the newest segment: store which lengths its convolutions made."""
         if self._log.segments:
             self._mode.lengths.settle(self._log.segments[-1].shape.get("length"))
 

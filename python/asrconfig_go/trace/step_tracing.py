@@ -50,24 +50,44 @@ def trace_training(
     compute_capability: tuple[int, int] = (8, 0),
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
-    """One trace of the Trainer's loop over ``model``: first step, steady steps, other shapes, evaluation.
+    """Trace the Trainer's loop: first step, steady steps, other shapes, evaluation.
 
-    ``model`` is left as it is; a function that builds one costs no memory at all. ``batch_fn(batch, length, labels)``
-    returns the model's keyword arguments as tensors; without it they follow from the model's config
-    (``speech_batches``), or from the signature of its ``forward``: what was assumed is then a note of the trace.
-    ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
-    of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
-    of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
-    ``every_n_layers`` above 1 recomputes each n-th layer alone, ``offload_checkpoints`` keeps the inputs of recomputed
-    layers in pinned host memory, both with transformers from 5.23 on. ``lora_rank`` above 0 trains adapters (see
-    ``add_lora``). ``loss(model, batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each
-    window. Without ``points``, only three shapes are traced of a model that does other operations at each of them, as
-    no formula then covers all others.
+    Without ``points``, only three shapes are traced of a model that runs other operations at each of them, as no
+    formula then covers all others.
 
-    Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
+    Args:
+        model: The model, which stays as it is, or a function that builds one, which costs no memory at all.
+        batch_fn: A function of ``(batch, length, labels)`` that returns the model's keyword arguments as tensors. None
+            for batches by the model's config (``speech_batches``) or by the signature of its ``forward``; what was
+            assumed is then a note of the trace.
+        points: The shapes to trace, each (batch, input length, label length). Three different lengths with a batch of
+            two or more, and two with a batch of one, let every other shape be computed. None for such shapes, where
+            ``batch_fn`` is None or ``SpeechBatches``; any other function requires them.
+        optimizer: The Trainer's name of an optimizer, or a function of parameter groups that returns one.
+        precision: ``"fp32"``, or ``"fp16"`` or ``"bf16"`` for mixed precision.
+        gradient_checkpointing: False, True (``"non_reentrant"``), ``"non_reentrant"`` or ``"reentrant"``.
+        every_n_layers: Above 1, each n-th layer alone is recomputed, with transformers from 5.23 on.
+        offload_checkpoints: Whether the inputs of recomputed layers stay in pinned host memory, with transformers from
+            5.23 on.
+        lora_rank: Above 0, adapters of this rank are trained (see ``add_lora``).
+        accumulation: The micro-batches of an optimizer step.
+        steps: The optimizer steps at the first of the points.
+        loss: A function of ``(model, batch)`` that returns the loss; None for ``model(**batch).loss``.
+        max_grad_norm: The norm to which gradients are clipped, as in TrainingArguments; 0 for no clipping.
+        evaluation: Whether evaluation is traced, too. One that cannot be traced is left out, with a note.
+        compute_capability: The compute capability of the GPU in mind.
+        progress: A function of ``(done, all)``, called after each step; None for none.
 
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> trace = trace_training(small_model(tokens=12, seed=0))
+    Returns:
+        The trace, for ``MemoryModel.load`` or ``Trace.save``.
+
+    Raises:
+        InvalidArgumentError: A setting is out of its range, or there are no points.
+        TraceError: The model cannot be traced; the message names the operation and the module.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
     refused: list[AsrConfigError] = []  # one for each kind of batches that was tried
     unseen = ""  # why no evaluation is traced
