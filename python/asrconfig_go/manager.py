@@ -427,13 +427,13 @@ class ASRConfigManager:
 
         Raises:
             InvalidArgumentError: An option is unknown or out of range, there are options and the Trainer is guarded
-                already, or the plan trains adapters that the model does not have.
+                already, the plan trains adapters that the model does not have, or processes have different plans.
         """
         from .guard.guard import attach, guard_of
         from .guard.guard_options import GuardSettings
         from .guard.micro_batches import traced_for
         from .plan.environment import TrainingSwitches
-        from .train.planned_batches import group_by_durations, memory_limit, use_planned_batches
+        from .train.planned_batches import check_same_plan, group_by_durations, memory_limit, use_planned_batches
         from .train.stream_training import use_stream
         from .train.trainer_reset import use_planned_checkpointing
         from .watch.watch_setup import check_arguments
@@ -441,6 +441,8 @@ class ASRConfigManager:
         check_keywords(options, GuardSettings.__annotations__, "attach")
         first, config, durations = guard_of(trainer) is None, self.config, self._durations_of(trainer)
         check_planned_adapters(trainer.model, config.lora_rank if config else 0)
+        if first:
+            check_same_plan(trainer.args, config)
         if first and (rule := self._planned_rule()) is not None:
             options.setdefault("rule", rule)
         memory = options.pop("memory", None)

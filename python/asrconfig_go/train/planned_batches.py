@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..predict.memory_model import MemoryModel
 
 _GRADIENT_BYTES = 4
+_SHARED = ("per_device_train_batch_size", "gradient_accumulation_steps", "micro_batching", "length_handling")
+"""Settings of a plan by which all processes draw clips; plans from different free memory may differ in them."""
 _STRATEGIES_BY_LENGTH = ("group_by_length", "batch_rebalance")
 
 
@@ -133,6 +135,34 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
                 stacklevel=4,
             )
     return lambda: None
+
+
+def check_same_plan(args: TrainingArguments, config: PlanRecord | None) -> None:
+    """Check that all processes of a training have planned the same steps, as on cards with the same free memory.
+
+    It is a collective operation.
+
+    Args:
+        args: The arguments of the Trainer.
+        config: The plan of this process; None without one.
+
+    Raises:
+        InvalidArgumentError: A setting that all processes must share differs.
+    """
+    import torch
+
+    if args.world_size == 1 or not torch.distributed.is_initialized():
+        return
+    plans: list[dict[str, object]] = [{}] * args.world_size
+    torch.distributed.all_gather_object(plans, {name: getattr(config, name, None) for name in _SHARED})
+    for name in _SHARED:
+        values = [plan[name] for plan in plans]
+        if values.count(values[0]) < len(values):
+            raise InvalidArgumentError(
+                f"the processes planned differently: {name} is {listed(values)}, in the order of ranks",
+                'plan once, save it by manager.save_config(config, "plan.json"), and call '
+                'config = manager.load_config("plan.json") in each process',
+            )
 
 
 def _planned_shares(trainer: Trainer, config: PlanRecord) -> list[int] | None:

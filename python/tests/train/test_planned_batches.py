@@ -15,10 +15,11 @@ from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
 from asrconfig_go._core.modules import checkpoints
+from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard.guard import Guard
 from asrconfig_go.manager import ASRConfigManager
 from asrconfig_go.predict.memory_model import recomputes
-from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, is_in_order, memory_limit
+from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, check_same_plan, is_in_order, memory_limit
 from cuda_fakes import cuda_has
 from speech_models import wav2vec2
 from training_fixtures import UNGUARDED, make_plan
@@ -367,6 +368,22 @@ def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPa
     assert limits == [34_000 - 1_000 - 396, 13_000 - 1_000 - 396]
     alike = make_plan(devices=[{**card, "budget_bytes": 13_000} for card in cards])
     assert memory_limit(memory, SimpleNamespace(args=args, model=weights), alike, 0.8) == 12_800 - 1_000 - 396
+
+
+def test_processes_with_different_plans_do_not_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gather(plans: list[Any], own: dict[str, Any]) -> None:
+        plans[:] = [own, {**own, **other}]
+
+    other: dict[str, Any] = {}
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    args: Any = SimpleNamespace(world_size=2)
+    for plan in (make_plan(), None):
+        check_same_plan(args, plan)
+    other["micro_batching"] = "unlike"
+    with pytest.raises(InvalidArgumentError, match="micro_batching is fixed, unlike, in") as refused:
+        check_same_plan(args, make_plan())
+    assert "load_config" in refused.value.hint
 
 
 def test_the_inputs_of_a_planned_step_are_held_beside_its_micro_batches() -> None:
