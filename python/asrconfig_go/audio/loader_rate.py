@@ -143,7 +143,7 @@ def measure_loader(
             rows with audio.
 
     Returns:
-        The rate; None when there is nothing to measure: arrays in memory without a ``processor``.
+        The rate; None for arrays in memory without a ``processor``, of which there is nothing to measure.
 
     Raises:
         UnsupportedError: The dataset is a stream, or soundfile is not installed.

@@ -125,7 +125,7 @@ def word_error_rates(processor: ProcessorMixin) -> Callable[..., dict[str, float
         processor: The processor whose tokenizer made the labels.
 
     Returns:
-        A function from an ``EvalPrediction`` to ``{"wer": …, "cer": …}``: errors as shares of the words and of the
+        A function from an ``EvalPrediction`` to ``{"wer": …, "cer": …}``, the errors as shares of the words and of the
         characters of all references.
 
     Example:
