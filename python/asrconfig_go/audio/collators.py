@@ -200,6 +200,13 @@ class CTCCollator:
     Raises:
         InvalidArgumentError: A batch has rows without audio, the sampling rate of ``load`` is not the model's, the
             processor has no feature extractor, or ``pad_to_multiple_of`` is less than 1.
+
+    Example:
+        >>> from asrconfig_go.recipe import build_processor
+        >>> processor = build_processor(["one two"], "tiny-wav2vec2")
+        >>> collate = CTCCollator(processor, augment=[ChangeSpeed(), AddNoise()])
+        >>> collate([{"audio": CLIPS / "test-000.mp3", "text": "one two"}])["labels"].shape
+        torch.Size([1, 7])
     """
 
     processor: ProcessorMixin
@@ -211,7 +218,7 @@ class CTCCollator:
         _check_multiple(self.pad_to_multiple_of)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A dictionary of tensors."""
+        """Return the batch of these rows, a dictionary of tensors."""
         batch, labels = _inputs_and_labels(self, rows)
         return batch if labels is None else {**batch, "labels": padded_ids(labels, IGNORED)}
 
@@ -247,7 +254,7 @@ class Seq2SeqCollator:
         _check_multiple(self.pad_to_multiple_of)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A dictionary of tensors."""
+        """Return the batch of these rows, a dictionary of tensors."""
         batch, labels = _inputs_and_labels(self, rows, ended=True)
         if labels is None:
             return batch

@@ -192,7 +192,7 @@ class ProcessorCollator:
     prompt: str | None = None
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A dictionary of tensors."""
+        """Return the batch of these rows, a dictionary of tensors."""
         clips = clips_of(rows, extractor_of(self.processor), self.load, self.augment)
         texts = [str(row["text"]) for row in rows] if "text" in rows[0] else None
         try:

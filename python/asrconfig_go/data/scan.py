@@ -25,7 +25,7 @@ _TEXTS = 50_000  # fetched per call
 
 
 class BadAudioWarning(UserWarning):
-    """Some clips cannot be used; the message has their replacement."""
+    """Some clips cannot be read; ``add_durations`` sets their lengths to 0."""
 
 
 class ScanSettings(TypedDict, total=False):

@@ -199,7 +199,7 @@ class DatasetProfile(Shown, DatasetRecord, kind="dataset"):
 
 @dataclass(frozen=True, repr=False)
 class ScanResult:
-    """What ``scan_audio`` returns.
+    """The result of ``scan_audio``.
 
     Attributes:
         profile: The statistics.
