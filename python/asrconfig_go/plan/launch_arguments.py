@@ -214,7 +214,7 @@ def deepspeed_config(stage: int) -> dict[str, Any]:
 
 
 def fsdp_config(config: PlanRecord, units: Units) -> dict[str, Any]:
-    """FSDP's settings under the Trainer's names; accelerate's are these behind ``fsdp_``.
+    """FSDP's settings under the Trainer's names; accelerate prefixes them with ``fsdp_``.
 
     Recomputation is FSDP's own, since the Trainer's would gather each layer again.
     """

@@ -40,7 +40,7 @@ class Selection:
     too_long: array[int]
     """Left out: over ``max_length_s``."""
     unreadable: array[int]
-    """Left out: their duration is not a number, as ``scan_audio`` gives it for bad files."""
+    """Left out: their duration is not a number, as ``scan_audio`` has it for bad files."""
     to_cut: array[int]
     """Those of ``kept`` over ``chunk_length_s``. The ones that ``config.select`` did not cut are in ``not_cut``."""
     kept_hours: float
