@@ -44,7 +44,18 @@ def option_json(option: OptionResult) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how it was measured."""
+    """Where and how a benchmark was measured.
+
+    Attributes:
+        model: The name of the model.
+        device: The GPU, or the CPU with its cores.
+        versions: The versions of Python and of the packages, by name.
+        steps: The optimizer steps of a block.
+        rounds: The blocks of each side.
+        warm_up: The steps before each block that are not measured.
+        seed: The seed by which clips are drawn.
+        minutes: The limit of time in minutes; None for no limit.
+    """
 
     model: str
     device: str
@@ -63,10 +74,21 @@ class Setting:
 
 @dataclass(frozen=True, repr=False)
 class BenchmarkResult(Shown, kind="benchmark"):
-    """Both sides, the loader, single changes, and what holds the plan back. ``print`` shows text, a notebook a card.
+    """The result of a benchmark: both sides, the loader, single changes, and the bottleneck of the plan.
 
-    ``original`` is the baseline. ``unfinished`` names what was left out when the time was up, or after Ctrl-C
-    (``stopped``).
+    ``print`` shows text, a notebook a card.
+
+    Attributes:
+        setting: Where and how it was measured.
+        plan: The measurements of the plan.
+        original: The measurements of the baseline; None without a comparison.
+        loader: The DataLoader alone, by number of workers and of prefetched batches.
+        options: The single changes to the plan.
+        bottleneck: What limits the plan's speed; None where it was not measured.
+        next_change: What to change next, in words; ``""`` for nothing.
+        notes: Remarks on the measurement.
+        stopped: Whether Ctrl-C ended the benchmark.
+        unfinished: What was left out when the time was up, or after Ctrl-C.
     """
 
     setting: Setting
@@ -91,7 +113,7 @@ class BenchmarkResult(Shown, kind="benchmark"):
 
     @cached_property
     def cpu_speedup(self) -> Spread | None:
-        """The same by processor time, on a CPU, which other programs on the machine hardly change."""
+        """The speedup by processor time, which other programs on the machine hardly change; None on a GPU."""
         return self._ratio("cpu_s")
 
     def _ratio(self, of: str) -> Spread | None:
@@ -132,18 +154,36 @@ class BenchmarkResult(Shown, kind="benchmark"):
         return title("benchmark", self._shown())
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the keys of docs/reference/benchmark.md; what is not known is None or empty."""
+        """Return a JSON object with the keys of docs/reference/benchmark.md.
+
+        Returns:
+            The object; what is not known is None or empty.
+        """
         return {"benchmark_version": VERSION, "headline": self.headline, **self._shown()}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write a row for each side, option and way to load. Raises ``NotFoundError`` where it cannot be written."""
+        """Write a row for each side, change and setting of the DataLoader.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            NotFoundError: The file cannot be written.
+        """
         save_text(Path(path), render("benchmark", "csv", self._shown())["text"])
 
     def plot(self) -> Figure:
         """Draw speeds, the parts of a step, the loader and single changes with matplotlib.
 
         Colours of text and axes are matplotlib's: draw within ``pyplot.style.context("dark_background")`` for dark
-        pages. Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where nothing was measured.
+        pages.
+
+        Returns:
+            The figure.
+
+        Raises:
+            UnsupportedError: matplotlib is not installed.
+            NotFoundError: Nothing was measured.
         """
         if not any(side is not None and side.blocks for side in (self.original, self.plan)):
             raise NotFoundError("nothing was measured to draw", "let it run for at least one round")

@@ -19,7 +19,14 @@ _FIXED = 1.2  # times the longest clip: no batch pads so far
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with the lowest and the highest of ``count`` values."""
+    """The median of several values, and their range.
+
+    Attributes:
+        median: The median.
+        low: The lowest value.
+        high: The highest value.
+        count: The number of values.
+    """
 
     median: float
     low: float
@@ -28,7 +35,14 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """None where one of the values is not known, or none was measured."""
+        """Return the spread of values, some of which may be missing.
+
+        Args:
+            values: The values; None for one that was not measured.
+
+        Returns:
+            The spread; None where a value is missing, or there are no values.
+        """
         measured = list(values)
         if not measured or any(value is None for value in measured):
             return None
@@ -36,14 +50,27 @@ class Spread:
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Spread:
-        """The spread of at least one value."""
+        """Return the spread of measured values.
+
+        Args:
+            values: At least one value.
+
+        Returns:
+            The spread.
+        """
         return cls(statistics.median(values), min(values), max(values), len(values))
 
     @classmethod
     def ratio(cls, over: Sequence[float | None], under: Sequence[float | None]) -> Spread | None:
-        """The ratio of both medians, with the lowest and the highest of single rounds, between which it always lies.
+        """Return the ratio of two medians, with the lowest and the highest ratio of single rounds.
 
-        None where a value is not known, or the rounds are not the same.
+        Args:
+            over: The values of each round above the line; None for one that was not measured.
+            under: The values of the same rounds below it.
+
+        Returns:
+            The ratio, which always lies between the lowest and the highest; None where a value is missing, or there are
+            not as many values on both sides.
         """
         high, low = cls.of(over), cls.of(under)
         if high is None or low is None or high.count != low.count:
@@ -52,14 +79,30 @@ class Spread:
         return cls(high.median / low.median, rounds.low, rounds.high, rounds.count)
 
     def rate(self, amount: float) -> Spread:
-        """``amount`` a second, of seconds."""
+        """Convert seconds to a rate.
+
+        Args:
+            amount: What was done in these seconds.
+
+        Returns:
+            The amount per second.
+        """
         return Spread(amount / self.median, amount / self.high, amount / self.low, self.count)
 
 
 @dataclass(frozen=True)
 class StepParts:
-    """One optimizer step: what it took, and of that each part. ``queued_s`` (on a GPU) is the CPU's time for forward
-    and backward.
+    """The time of one optimizer step and of its parts, in seconds.
+
+    Attributes:
+        seconds: The whole step.
+        waiting_s: Waiting for batches.
+        forward_s: Forward passes.
+        backward_s: Backward passes.
+        optimizer_s: Clipping and the optimizer.
+        other_s: All else in the Trainer.
+        micro_batches: The number of micro-batches.
+        queued_s: The CPU's time for forward and backward, on a GPU; None on a CPU.
     """
 
     seconds: float
@@ -78,11 +121,19 @@ PARTS = ("waiting", "forward", "backward", "optimizer", "other")
 
 @dataclass(frozen=True)
 class Block:
-    """Some steps of one side, one after the other, without those that warmed up.
+    """Consecutive steps of one side, without those that warmed up.
 
-    ``cpu_s`` is processor time of this process and its loader workers; ``padded_s`` and ``audio_s`` are seconds of the
-    batches with and without padding, ``longest_s`` those of the longest input; peaks are PyTorch's. ``out_of_memory``
-    counts steps that the guard made again.
+    Attributes:
+        seconds: The time of the block.
+        cpu_s: The processor time of this process and its loader workers, in seconds.
+        steps: The time of each optimizer step.
+        padded_s: The seconds of the batches with padding; None where they are not known.
+        audio_s: The seconds of the batches without padding; None where they are not known.
+        longest_s: The seconds of the longest input; None where they are not known.
+        peak_allocated_bytes: PyTorch's peak of allocated memory; None on a CPU.
+        peak_reserved_bytes: PyTorch's peak of reserved memory; None on a CPU.
+        begun_unix_s: When the block began, in seconds of Unix time.
+        out_of_memory: The number of steps that the guard repeated.
     """
 
     seconds: float
@@ -99,7 +150,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Turn:
-    """The time of a side in one round: seconds, and processor time (None on a GPU, where it means little)."""
+    """The time of a side in one round.
+
+    Attributes:
+        seconds: The time.
+        cpu_s: The processor time in seconds; None on a GPU, where it means little.
+    """
 
     seconds: float
     cpu_s: float | None
@@ -107,11 +163,21 @@ class Turn:
 
 @dataclass(frozen=True)
 class SideResult:
-    """One side in all its blocks; without blocks ``problem`` has the reason. ``settings`` are the Trainer's, as used.
+    """The measurements of one side.
 
-    ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``longest_s`` those of the longest,
-    ``cores`` those that may be used. ``rounds`` are what rates and ratios come from: of the plan beside another side,
-    the mean of its blocks before and after that side's. ``adapted`` is why the batch is another than asked for.
+    Attributes:
+        name: The name of the side, such as ``"plan"``.
+        settings: The Trainer's settings, as used.
+        clips: The clips of a block.
+        audio_s: The seconds of a block's clips without padding; None where they are not known.
+        longest_s: The seconds of the longest of them; None where they are not known.
+        cores: The processor cores that may be used.
+        blocks: Every block; empty where none was measured.
+        rounds: The times from which rates and ratios are computed. Where the plan is compared with another side, its
+            time is the mean of its blocks before and after that side's.
+        readings: What the monitor read during the blocks.
+        problem: Why there are no blocks, in words; ``""`` with blocks.
+        adapted: Why the batch is another than asked for, in words; ``""`` where it is not.
     """
 
     name: str
@@ -133,18 +199,18 @@ class SideResult:
 
     @cached_property
     def clips_per_s(self) -> Spread | None:
-        """Clips a second, over the rounds."""
+        """Clips per second, over the rounds."""
         return None if self.seconds is None else self.seconds.rate(self.clips)
 
     @cached_property
     def audio_per_s(self) -> Spread | None:
-        """Seconds of audio, without padding, a second."""
+        """Seconds of audio per second, without padding."""
         audio = self._audio(self.blocks[0]) if self.blocks else None
         return None if audio is None or self.seconds is None else self.seconds.rate(audio)
 
     @cached_property
     def step_s(self) -> Spread | None:
-        """Seconds of an optimizer step on average, over the rounds."""
+        """Mean seconds of an optimizer step, over the rounds."""
         return Spread.of(turn.seconds / len(self.blocks[0].steps) for turn in self.rounds)
 
     @cached_property
@@ -199,9 +265,16 @@ class SideResult:
 
 @dataclass(frozen=True)
 class LoaderResult:
-    """One way to load: clips a second over passes, and seconds until the first batch of a pass.
+    """One setting of the DataLoader, measured alone over several passes.
 
-    ``start_s`` is with workers that start, ``again_s`` with ones that have stayed; both alike without workers.
+    Attributes:
+        workers: The number of loader workers.
+        prefetch: The batches that each worker prefetches; None without workers.
+        clips_per_s: Clips per second.
+        audio_per_s: Seconds of audio per second; None where durations are not known.
+        start_s: The seconds until the first batch with workers that start.
+        again_s: The seconds until the first batch with persistent workers, in a later pass. Without workers it is like
+            ``start_s``.
     """
 
     workers: int
@@ -214,10 +287,17 @@ class LoaderResult:
 
 @dataclass(frozen=True)
 class OptionResult:
-    """One change to the plan. ``gain`` is its clips a second over the plan's, over adjacent blocks; ``cpu_gain`` the
-    same by processor time, on a CPU.
+    """One change to the plan.
 
-    ``problem``: it failed, and how; ``why_not``: it was not tried, and why.
+    Attributes:
+        option: The name of the option.
+        value: The value that was tried.
+        change: The change, in words.
+        side: The measurements with the change; None where it was not tried.
+        gain: How many times as many clips per second as the plan, over adjacent blocks; None where it was not measured.
+        cpu_gain: The same by processor time; None on a GPU.
+        problem: How the change failed; ``""`` where it did not.
+        why_not: Why the change was not tried; ``""`` where it was.
     """
 
     option: str
@@ -231,8 +311,10 @@ class OptionResult:
 
     @property
     def better(self) -> str:
-        """``"faster"`` in every round, at least five, and by more than noise of two in a hundred;
-        ``"faster by processor time"`` where only that is so; else ``""``.
+        """Whether the change is clearly better: ``"faster"``, ``"faster by processor time"`` or ``""``.
+
+        ``"faster"`` requires a gain in every round, at least five of them, and a median gain of 2 % or more, which is
+        beyond noise. ``"faster by processor time"`` requires that of processor time only.
         """
         if _clearly(self.gain):
             return "faster"
@@ -241,7 +323,7 @@ class OptionResult:
 
     @property
     def worse(self) -> bool:
-        """Slower in every round, at least five."""
+        """Whether the change is slower in every round, at least five of them."""
         return self.gain is not None and self.gain.count >= ENOUGH_ROUNDS and self.gain.high < 1
 
 

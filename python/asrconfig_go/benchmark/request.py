@@ -68,28 +68,53 @@ def benchmark_training(
     name: str = "",
     progress: bool = True,
 ) -> BenchmarkResult:
-    """Measure the training of ``model`` on ``dataset`` by a plan and by the original settings, with real Trainers.
+    """Measure the training of a model by a plan and by its original settings, with real Trainers.
 
-    ``dataset`` and ``collator`` are the Trainer's ``train_dataset`` and ``data_collator``. ``original`` is what it is
-    trained with now: TrainingArguments, a plan, a dictionary of either's names or a file of one (JSON, or
-    ``training_args.bin``). None means the installed Trainer's defaults, with gradient accumulation where
-    ``target_batch_size`` or ``plan`` asks for larger steps; where they run out of memory, the micro-batch is halved,
-    and the result says so. ``compare=False`` leaves it out. ``plan`` is made for this machine when None, with the
-    original's effective batch.
-
-    Both sides train the same ``steps`` × effective batch clips, drawn by ``seed``, in blocks behind ``warm_up`` steps
-    that are not measured (more where that is too few for the loader's workers); blocks take turns, plan, original,
-    plan, …, in ``rounds``. Then single changes to the plan are tried in the same way: ``sweep`` names them (see
-    ``OPTIONS``), ``"all"``, ``"none"``; None tries what may help against what holds the plan back. ``loader`` tries
-    workers × prefetching of the DataLoader. ``profile`` is a folder for traces by PyTorch's profiler. ``settings`` are
-    TrainingArguments for both sides, ``trainer_class`` a ``Trainer`` of your own.
-
-    Copies of the model are trained: its weights, random numbers and torch's switches stay. Changes that run out of
-    memory or fail are reported as such. ``minutes`` (from this call on) and Ctrl-C end the benchmark with what was
+    Both sides train the same ``steps`` × effective batch clips in blocks, each after ``warm_up`` steps that are not
+    measured; blocks take turns, plan, original, plan, …, in ``rounds``. Then single changes to the plan are tried in
+    the same way. Changes that run out of memory or fail are reported as such. Ctrl-C ends the benchmark with what was
     measured so far.
 
-    Raises ``InvalidArgumentError`` for what cannot be, for effective batches that differ, and when a step fails;
-    ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
+    Copies of the model are trained: its weights, random numbers and torch's switches stay.
+
+    Args:
+        model: The model to train.
+        dataset: The Trainer's ``train_dataset``.
+        collator: The Trainer's ``data_collator``; None for its default.
+        original: What the model is trained with now: TrainingArguments, a plan, a dictionary of either's names, or a
+            file of one (JSON, or ``training_args.bin``). None for the installed Trainer's defaults, with gradient
+            accumulation where ``target_batch_size`` or ``plan`` asks for larger steps; where these run out of memory,
+            the micro-batch is halved, and the result reports it.
+        plan: The plan to measure; None to plan for this machine, with the original's effective batch.
+        compare: Whether the original settings are measured.
+        processor: The processor of the model, for the plan and the Trainers; None for none.
+        target_batch_size: The clips of an optimizer step, 1 to 65536, where neither ``plan`` nor ``original`` sets
+            them; None for the Trainer's default, or 32 without a comparison.
+        steps: The optimizer steps of a block; more where they are too few for the loader's workers.
+        rounds: The blocks of each side. Fewer than five draw no conclusion.
+        warm_up: The steps before each block; more where they are too few for the loader's workers.
+        loader: Whether the DataLoader is measured with other numbers of workers and of prefetched batches.
+        sweep: The changes to try: names of ``OPTIONS`` as a list or separated by commas, ``"all"`` or ``"none"``. None
+            for those that may help against the bottleneck of the plan.
+        profile: A folder for traces by PyTorch's profiler; None for no traces.
+        settings: TrainingArguments by name for both sides; None for none.
+        trainer_class: The ``Trainer`` to use; None for that of transformers.
+        seed: The seed by which clips are drawn, below 2**32.
+        minutes: The limit of time in minutes from this call on, after which the benchmark ends with what was measured
+            so far; None for no limit.
+        name: The name of the model in the result; ``""`` for its class.
+        progress: Whether to show progress.
+
+    Returns:
+        Both sides, the loader, the changes, and the bottleneck of the plan.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range, the effective batches of plan and original differ, the plan
+            is for several GPUs, the model has no trainable weights, or a step fails.
+        NotFoundError: The file of ``original`` does not exist.
+        CorruptFileError: The file of ``original`` has no settings.
+        EmptyDatasetError: There are no usable clips.
+        UnsupportedError: torch, transformers or accelerate is not installed.
     """
     from .runner import TimeBudget
 

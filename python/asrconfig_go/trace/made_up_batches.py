@@ -145,7 +145,8 @@ class SpeechBatches:
         """Return shapes whose traces let every other shape be computed.
 
         Returns:
-            Batch, input length and label length of each: lengths without common factors, and batches of one apart.
+            Batch, input length and label length of each. The lengths have no common factors, and batches of one are
+            apart.
         """
         labels = self._labels_to_trace()
         if self.fixed_length is not None:
