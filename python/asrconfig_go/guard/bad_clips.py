@@ -36,7 +36,7 @@ _STANDS_OUT = 3.0  # times the median gradient norm of the window's clips
 
 
 class BadClipError(AsrConfigError):
-    """A clip raises an error, or its loss or gradient is not finite, and ``bad_clips="raise"`` was asked for."""
+    """A clip raises an error, or its loss or gradient is not finite, and ``bad_clips="raise"`` was passed."""
 
 
 class BadClips:
@@ -286,29 +286,29 @@ class BadClips:
 
 
 class Guarded:
-    """What is known of a training whose batches ``bad`` has computed."""
+    """What happened in a training whose batches ``bad`` computes."""
 
     def __init__(self, bad: BadClips) -> None:
         self._bad, self._engine = bad, bad.engine
 
     @property
     def events(self) -> list[GuardEvent]:
-        """What did not fit, and what was done about it."""
+        """The out-of-memory errors, and what was done about each."""
         return self._engine.attempts.events
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What cannot be kept exact in this training; each was logged once."""
+        """What cannot stay exact in this training, in sentences that were logged once."""
         return self._engine.loop.notes
 
     @property
     def rule(self) -> str | None:
-        """What the loss divides by: by the table, as given or as measured; None while it is unknown."""
+        """What the loss divides by: a rule of the table or measured, or ``"given"`` for a function; None if unknown."""
         return self._engine.rule.name
 
     @property
     def bad_batches(self) -> list[BadBatch]:
-        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
+        """The batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
         return self._bad.batches
 
 

@@ -41,33 +41,42 @@ if TYPE_CHECKING:
 
 
 class Guard(Guarded):
-    """Keeps a Trainer's optimizer steps what they are, however small the micro-batches must be.
+    """Recovers the training and evaluation steps of a Trainer from out-of-memory errors, without changing the result.
 
-    While nothing fails it does nothing: it notes random states and references to the batches of the accumulation
+    While nothing fails it does nothing: it records random states and references to the batches of the accumulation
     window, and calls none of the user's code. When a training step runs out of GPU memory, it frees what that holds,
-    clears the window's gradients, puts the random numbers and all else that can be put back, and computes the window
-    again in micro-batches of half the size. Half of what failed stays the limit, in clips × padded length. Steps,
-    clips, their order, the schedule, checkpoints and logged losses are those of a run in which nothing happened;
-    gradients are, up to rounding, where nothing random is drawn. What could not be put back is named in the event.
+    clears the window's gradients, restores the random numbers and all else that can be restored, and computes the
+    window again in micro-batches of half the size. Half of what failed stays the limit, in clips × padded length.
+    Steps, clips, their order, the schedule, checkpoints and logged losses are those of a run in which nothing happened;
+    gradients are, up to rounding, where nothing random is drawn. What could not be restored is named in the event.
+
+    Where the rule is of the table or given, micro-batches that the Trainer accumulates are weighted, too: 16 × 1, 8 × 2
+    and 1 × 16 then follow the same gradient, which the Trainer alone multiplies for most speech models. With several
+    processes (DDP) each computes its window on its own, and then averages. With DeepSpeed, FSDP and several GPUs in one
+    process, an out-of-memory error is explained and raised.
 
     Args:
         trainer: The ``transformers.Trainer``.
-        max_halvings: Retries of each step: 3, or down to one clip where clips may be left out.
-        micro_batch: The most clips of a micro-batch, from the first step on. It requires a known ``rule``.
+        max_halvings: The largest number of retries of each step; None for 3, or down to one clip where ``too_long`` is
+            not ``"raise"``.
+        micro_batch: The most clips of a micro-batch, from the first step on. It requires a known ``rule``. None for no
+            limit.
         memory: A ``MemoryModel``, by whose predictions batches are split from the first step on, in the way that costs
-            least, where the rule is known.
-        memory_limit_bytes: What the allocator may reserve, for ``memory``.
-        overhead_s: What a micro-batch costs besides its padded length, in seconds of audio, 4 by default. Without
-            ``memory`` batches are split wherever that saves more padding.
+            least, where the rule is known. None splits no batch by prediction.
+        memory_limit_bytes: What the allocator may reserve, for ``memory``; None for the limit of its GPU.
+        overhead_s: What a micro-batch costs besides its padded length, in seconds of audio; None for 4 with ``memory``.
+            Without ``memory`` batches are split wherever that saves more padding, and None splits none for it.
         host_s: What a micro-batch costs at least, likewise: that long the CPU launches its kernels.
         rule: What the loss of a batch divides by, where it is none of the table in docs/guard.md: ``"mean"`` (clips),
             ``"token_mean"``, ``"shifted_token_mean"``, ``"sum"``, or a function from a batch to a number. Without one,
             the loss is measured once memory has run out.
-        split: For batches of an unknown kind, a function from inputs and a size to a list of inputs.
+        split: For batches of an unknown kind, a function from inputs and a size to a list of inputs. None splits the
+            rows of each entry.
         too_long: What happens to a clip that does not fit alone: ``"raise"``, ``"skip"``, or a function that gets it as
             a batch of one and returns a list of shorter batches.
-        preflight: Whether the optimizer's states and the worst batches are tried before the first step; a number is
-            the longest clip's seconds.
+        preflight: Whether the optimizer's states and batches of the longest clips (by the dataset's column of lengths,
+            else the first clips) are tried before the first step. A number is the longest clip's seconds, to which
+            these batches are repeated or truncated.
         split_batch_statistics: Whether batches may be split whose clips the model sees together (batch normalisation),
             by the statistics of smaller micro-batches.
         oom_snapshot: What is written to ``output_dir`` when GPU memory runs out, for pytorch.org/memory_viz: the
@@ -77,14 +86,14 @@ class Guard(Guarded):
             once they are named and their batch is saved: ``"report"`` continues as the Trainer does, ``"raise"`` raises
             ``BadClipError`` before weights change, ``"skip"`` leaves them out of the step. See ``bad_batches``.
 
-    Where the rule is of the table or given, micro-batches that the Trainer accumulates are weighted, too: 16 × 1, 8 × 2
-    and 1 × 16 then follow the same gradient, which the Trainer alone multiplies for most speech models. With several
-    processes (DDP) each computes its window on its own, and then averages. With DeepSpeed, FSDP and several GPUs in one
-    process out of memory is explained and raised.
-
     Attributes:
+        trainer: The Trainer.
         budgets: The limits of micro-batches, in ``"training"`` and in ``"evaluation"``.
         preflight: What was tried before the first step; None where nothing was.
+
+    Raises:
+        InvalidArgumentError: An option is unknown or out of range, it requires a known loss and that of the Trainer is
+            unknown, or this training cannot be guarded.
     """
 
     def __init__(self, trainer: Trainer, **options: Unpack[GuardSettings]) -> None:
@@ -119,7 +128,7 @@ class Guard(Guarded):
         self._look_up_rule()
 
     def attach(self) -> Guard:
-        """Take effect, until ``detach``; a second time does nothing."""
+        """Replace the Trainer's methods that the guard needs, until ``detach``; a second call does nothing."""
         if not self._undo:
             from ..audio.collators import make_readable
 
@@ -139,13 +148,19 @@ class Guard(Guarded):
         return self
 
     def on_detach(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` when the guard is detached, before all others."""
+        """Register a function that is called when the guard is detached.
+
+        Args:
+            undo: A function without arguments. The last one that was registered is called first, before the guard
+                leaves the Trainer.
+        """
         self._undo.append(undo)
 
     def detach(self) -> None:
-        """Leave the Trainer as it was found.
+        """Restore the Trainer's methods.
 
-        Raises ``InvalidArgumentError``, with nothing changed, when something else has wrapped its methods since.
+        Raises:
+            InvalidArgumentError: Something else has wrapped its methods since; nothing is changed then.
         """
         own = self._wrapped.items() if self._undo else ()
         over = [name for name, function in own if self.trainer.__dict__.get(name) is not function]
@@ -156,7 +171,7 @@ class Guard(Guarded):
         self._undo = []
 
     def release(self) -> None:
-        """Release what a failed attempt to train holds; the next one is followed when it begins."""
+        """Release the memory that a failed training holds; the guard stays attached for the next one."""
         self._optimizer.remove()
         self._bad.remove()
         self._bad.norms.remove()
@@ -327,17 +342,17 @@ class Guard(Guarded):
 
     @property
     def unfit(self) -> str:
-        """Why batches of this training cannot be split, once that was measured; "" before, and where they can."""
+        """Why batches of this training cannot be split, once that was measured; ``""`` before, and where they can."""
         return self._engine.rule.unfit
 
     @property
     def skipped(self) -> int:
-        """Clips that were left out, or replaced by ``too_long``, each time that they came."""
+        """The number of clips that were left out or replaced by ``too_long``, counted each time that they came."""
         return self._engine.left_out.count
 
     @property
     def bad_clips(self) -> int:
-        """Clips that were left out because of an error, or as loss or gradient was not finite, each time they came."""
+        """The number of clips that were left out as bad (see ``bad_batches``), counted each time that they came."""
         return self._bad.count
 
     def __repr__(self) -> str:
@@ -361,27 +376,47 @@ def _followed(event: Callable[..., Any], act: Callable[[], None], *args: object,
 
 
 def guard_of(trainer: Trainer) -> Guard | None:
-    """The guard that a Trainer has, if it has one.
+    """Return the guard of a Trainer.
 
-    >>> from transformers import Trainer, TrainingArguments
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
-    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
-    >>> guard_of(trainer) is None
-    True
+    Args:
+        trainer: The ``transformers.Trainer``.
+
+    Returns:
+        The guard that is attached to it; None without one.
+
+    Example:
+        >>> from transformers import Trainer, TrainingArguments
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+        >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+        >>> guard_of(trainer) is None
+        True
     """
     return cast("Guard | None", attached(trainer, "guard"))
 
 
 def attach(trainer: Trainer, **options: Unpack[GuardSettings]) -> Guard:
-    """The guard of ``trainer``, made if there is none; an existing one accepts no options.
+    """Attach a guard to a Trainer, which recovers its steps from out-of-memory errors without changing the result.
 
-    >>> from transformers import Trainer, TrainingArguments
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
-    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
-    >>> guard = attach(trainer, micro_batch=4)
-    >>> guard.detach()
+    Args:
+        trainer: The ``transformers.Trainer``.
+        options: Options of ``Guard``, such as ``micro_batch`` and ``bad_clips``. A guard that is attached already
+            accepts none.
+
+    Returns:
+        The guard; the one that is attached already, if there is one.
+
+    Raises:
+        InvalidArgumentError: An option is unknown or out of range, it requires a known loss and that of the Trainer is
+            unknown, this training cannot be guarded, or there are options and the Trainer is guarded already.
+
+    Example:
+        >>> from transformers import Trainer, TrainingArguments
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+        >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+        >>> guard = attach(trainer, micro_batch=4)
+        >>> guard.detach()
     """
     check_keywords(options, GuardSettings.__annotations__, "attach")
     existing = guard_of(trainer)

@@ -167,10 +167,10 @@ class Monitor(Protocol):
 
 
 class GuardedStep(Guarded):
-    """``step(batch)``: forward, backward, and the optimizer's step where a window of accumulated batches is complete.
+    """Computes the batches of a training loop and takes its optimizer steps: what ``guarded_step`` returns.
 
-    Made by ``guarded_step``. It changes nothing of the model and the optimizer but what a step changes, and is left by
-    calling it no more.
+    ``step(batch)`` is forward, backward and, where the batch completes an accumulation window, the optimizer's step. It
+    changes nothing of the model and the optimizer but what a step changes, and needs no clean-up.
     """
 
     def __init__(self, loop: OwnLoop, bad: BadClips, monitor: Monitor | None) -> None:
@@ -185,6 +185,9 @@ class GuardedStep(Guarded):
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Compute one batch, and take the optimizer's step where it completes an accumulation window.
 
+        What ``loss_fn`` raises is raised as it is. Gradients of the window are cleared then, and the next batch begins
+        a new one.
+
         Args:
             batch: What ``loss_fn`` takes: a mapping, tuple, list or tensor with a row for each clip, or anything else,
                 which is then not split.
@@ -197,9 +200,6 @@ class GuardedStep(Guarded):
             InfeasiblePlanError: No smaller micro-batch is left.
             BadClipError: A clip is bad, and ``bad_clips="raise"`` was passed; weights have not changed.
             InvalidArgumentError: The loss is not one number with a gradient, or the labels to count are missing.
-
-        What ``loss_fn`` raises is raised as it is. Gradients of the window are cleared then, and the next batch begins
-        a new one.
         """
         with self._cleared():
             call = self._add(batch)
@@ -246,9 +246,14 @@ class GuardedStep(Guarded):
             self._monitor.step()
 
     def finish(self) -> None:
-        """Call it at the end of an epoch: the optimizer's step of batches that are fewer than ``accumulation``.
+        """Take the optimizer's step of the last batches of an epoch, where they are fewer than ``accumulation``.
 
-        Their loss is divided by ``accumulation``, as that of all others. Does nothing where no batch is left.
+        Call it at the end of an epoch. The loss of these batches is divided by ``accumulation``, as that of all others.
+        No step is taken where no batch is left.
+
+        Raises:
+            InfeasiblePlanError: No smaller micro-batch is left.
+            BadClipError: A clip is bad, and ``bad_clips="raise"`` was passed; weights have not changed.
         """
         window = self._engine.window
         if not self._is_over:
@@ -262,7 +267,7 @@ class GuardedStep(Guarded):
 
     @property
     def skipped(self) -> int:
-        """Clips that were left out: too long to fit alone, or bad."""
+        """The number of clips that were left out: too long to fit alone, or bad."""
         return self._engine.left_out.count + self._bad.count
 
     def __repr__(self) -> str:
@@ -292,7 +297,7 @@ def guarded_step(
     monitor: Monitor | None = None,
     output_dir: str | os.PathLike[str] | None = None,
 ) -> GuardedStep:
-    """Optimizer steps of a loop of your own that recover from out-of-memory errors without changing the result.
+    """Make the optimizer steps of your own loop recover from out-of-memory errors, without changing the result.
 
     While nothing fails, ``step(batch)`` does what such loops do: ``loss_fn``, backward of the loss divided by
     ``accumulation``, and after so many batches clipping, ``optimizer.step()``, ``scheduler.step()`` and
@@ -300,43 +305,47 @@ def guarded_step(
     micro-batches of half the size, with the same random numbers. See docs/own-loop.md.
 
     Args:
-        model: The model, in the mode that you have chosen.
-        optimizer: Of its parameters, and any others.
+        model: The model, in the mode that you have chosen (``train()`` or ``eval()``).
+        optimizer: The optimizer of its parameters, and any others.
         loss_fn: ``loss_fn(model, batch)`` returns the loss of a batch as a tensor; use ``torch.autocast`` in it.
-        scaler: A ``torch.amp.GradScaler``, for float16.
-        scheduler: Its ``step()`` is called after each optimizer step, but for those that the scaler skips.
-        accumulation: Batches of an optimizer step.
-        max_grad_norm: Gradients of the optimizer's parameters are clipped to this norm, if given.
+        scaler: A ``torch.amp.GradScaler``, for float16; None without one.
+        scheduler: A learning rate scheduler, whose ``step()`` is called after each optimizer step, but for those that
+            the scaler skips; None without one.
+        accumulation: The number of batches of an optimizer step.
+        max_grad_norm: The norm to which gradients of the optimizer's parameters are clipped; None clips none.
         accelerator: accelerate's, for ``with accelerator.accumulate(model): step(batch)``; it then decides when
             gradients are complete, and its backward, scaler and clipping are used.
         rule: What the loss of a batch divides by: ``"mean"`` (clips), ``"token_mean"``, ``"shifted_token_mean"``,
-            ``"sum"`` or a function from a batch to a number; measured once memory has run out if not given.
-        labels: The entry of a batch that ``"token_mean"`` counts.
+            ``"sum"`` or a function from a batch to a number. None measures it once memory has run out.
+        labels: The entry of a batch that ``"token_mean"`` and ``"shifted_token_mean"`` count.
         split: For batches with entries that do not have a row for each clip, a function from a batch and a size to a
             list of batches.
-        micro_batch: The most clips of a micro-batch, from the first step on; requires ``rule``.
-        max_halvings: Retries of each step, 3 if not given.
+        micro_batch: The most clips of a micro-batch, from the first step on; requires ``rule``. None for no limit.
+        max_halvings: The largest number of retries of each step; None for 3, or down to one clip where ``too_long`` is
+            not ``"raise"``.
         too_long: What happens to a clip that does not fit alone: ``"raise"``, ``"skip"``, or a function that gets it as
             a batch of one and returns a list of shorter batches.
         bad_clips: What happens to clips that raise an error or whose loss or gradient is not finite: see ``Guard``.
         split_batch_statistics: Whether batches may be split in spite of batch normalisation.
-        monitor: A ``MemoryMonitor``, whose ``step()`` is called after each optimizer step.
-        output_dir: Where a bad batch is saved, for ``replay_batch(folder, model, loss_fn=loss_fn)``.
+        monitor: A ``MemoryMonitor``, whose ``step()`` is called after each optimizer step; None without one.
+        output_dir: The folder where a bad batch is saved, for ``replay_batch(folder, model, loss_fn=loss_fn)``; None
+            saves none.
 
     Returns:
         The step, to be called with each batch; call its ``finish()`` at the end of an epoch whose batches are no
         multiple of ``accumulation``.
 
     Raises:
-        InvalidArgumentError: For options that do not go together, and for several processes.
+        InvalidArgumentError: An option is out of range, options do not go together, or there are several processes.
 
-    >>> import torch
-    >>> model = torch.nn.Linear(4, 1)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> step = guarded_step(model, optimizer, lambda model, batch: model(batch["x"]).square().mean())
-    >>> loss = step({"x": torch.ones(8, 4)})
-    >>> step.events
-    []
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(4, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> step = guarded_step(model, optimizer, lambda model, batch: model(batch["x"]).square().mean())
+        >>> loss = step({"x": torch.ones(8, 4)})
+        >>> step.events
+        []
     """
     options = GuardOptions(
         max_halvings=max_halvings, micro_batch=micro_batch, rule=rule, split=split, too_long=too_long,

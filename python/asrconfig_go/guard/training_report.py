@@ -32,16 +32,22 @@ FINISHED = (
 
 @dataclass(frozen=True)
 class GuardEvent:
-    """Something that did not fit, and what was done about it.
+    """An out-of-memory error, and what was done about it.
 
-    ``place`` is ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host memory),
-    ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
-    of the micro-batch that failed and of those that follow, both 1 where one sample was computed again; of
-    ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
-    what it held took to be freed. ``snapshot`` is the file with a memory snapshot of that moment, "" where none was
-    written: see ``Guard``. ``not_restored`` is what the failed attempt may have changed and could not be put back, such
-    as an iterator that the step reads from; everything else is as if nothing had failed. ``rank`` is that of the
-    process, None where there is one.
+    Attributes:
+        place: What was computed: ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host
+            memory), ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``.
+        global_step: The optimizer steps before it.
+        micro_batch_before: The samples of the micro-batch that failed; of ``"loading"`` the loader workers, and
+            otherwise 0.
+        micro_batch_after: The samples of those that follow, or loader workers, likewise; 1 after 1 where one sample was
+            computed again.
+        error: The first line of the error.
+        lost_s: The seconds that the failed attempt took, and that freeing its memory took.
+        snapshot: The file with a memory snapshot of that moment; ``""`` where none was written: see ``Guard``.
+        not_restored: What the failed attempt may have changed and could not be restored, such as an iterator that the
+            step reads from; everything else is as if nothing had failed.
+        rank: The rank of the process; None where there is only one.
     """
 
     place: str
@@ -56,7 +62,7 @@ class GuardEvent:
 
     @property
     def lost(self) -> str:
-        """What could not be put back, in words; "" for nothing."""
+        """A sentence about what could not be restored; ``""`` where everything was."""
         return f"{listed(self.not_restored)} could not be put back" if self.not_restored else ""
 
     def __str__(self) -> str:
@@ -99,15 +105,19 @@ def write_state(trainer: Trainer, events: list[GuardEvent], error: Exception) ->
 
 @dataclass(frozen=True)
 class BadClip:
-    """A clip of such a batch.
+    """A clip of a batch that went wrong.
 
-    - ``row``: its place in the training dataset, None where the loader does not tell;
-    - ``path``, ``text``: "" where the dataset has none and nothing decodes the labels;
-    - ``seconds``: of its audio without padding; ``labels``: how many there are; None where unknown;
-    - ``loss``, ``gradient_norm``: of the clip alone, None where not finite or not measured;
-    - ``why`` it is named, "" of the other clips of the batch;
-    - ``findings``: what is unusual in its audio and labels;
-    - ``number``: its place in the collated batch, from 0.
+    Attributes:
+        row: The row of the dataset that it is; None where the loader does not report it.
+        path: The path of its audio; ``""`` where the dataset has none.
+        text: Its text; ``""`` where the dataset has none and nothing decodes the labels.
+        seconds: The seconds of its audio without padding; None where unknown.
+        labels: The number of its labels; None where unknown.
+        loss: The loss of the clip alone; None where not finite or not measured.
+        gradient_norm: The gradient norm of the clip alone; None where not finite or not measured.
+        why: Why it is to blame; ``""`` for the other clips of the batch.
+        findings: What is unusual in its audio and labels.
+        number: Its place in the collated batch, from 0.
     """
 
     row: int | None
@@ -123,7 +133,7 @@ class BadClip:
 
     @property
     def name(self) -> str:
-        """Row and path as far as they are known, else the beginning of its text, or its place in the batch."""
+        """The row and path of the clip, where available; else the beginning of its text, or its place in the batch."""
         row = "" if self.row is None else f"row {self.row}"
         source = " ".join(part for part in (row, shortened(self.path, _LONGEST)) if part)
         return visible(source) or (
@@ -140,15 +150,18 @@ class BadClip:
 
 @dataclass(frozen=True)
 class BadBatch:
-    """Something that went wrong in an optimizer step, and the clips to blame.
+    """A batch that went wrong, and the clips to blame.
 
-    ``what`` is ``"error"`` (the model raised one), ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient
-    norm far above the recent ones),
-    ``"memory"`` (a clip that does not fit alone, the longest of its batch), ``"evaluation"`` (the loss of one of its
-    batches is not finite; rows are the evaluation dataset's) or ``"weights"`` (not finite already, so that no clip is
-    to blame). ``clips`` are those that stand out, none where no clip does alone. ``done`` is
-    ``"reported"``, ``"left out"`` or ``"raised"``. ``folder`` has the saved batch for ``asrconfig replay``, "" where
-    none was written.
+    Attributes:
+        global_step: The optimizer steps before it.
+        what: ``"error"`` (the model raised one), ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient norm
+            far above the recent ones), ``"memory"`` (a clip that does not fit alone, the longest of its batch),
+            ``"evaluation"`` (the loss of one of its batches is not finite; rows are the evaluation dataset's) or
+            ``"weights"`` (not finite already, so that no clip is to blame).
+        said: What happened, in words.
+        clips: The clips that stand out; empty where no clip does alone.
+        done: ``"reported"``, ``"left out"`` or ``"raised"``.
+        folder: The folder with the saved batch, for ``asrconfig replay``; ``""`` where none was written.
     """
 
     global_step: int
@@ -204,9 +217,15 @@ def read_failure(path: Path) -> MemoryFailure:
 
 @dataclass(frozen=True)
 class Restart:
-    """GPU memory ran out where no step can be computed again; training continued from ``since``, a step before.
+    """An out-of-memory error where no step can be computed again, after which training continued from an earlier step.
 
-    ``before`` and ``after`` are the limits of the micro-batch.
+    Attributes:
+        step: The optimizer steps that had been made.
+        since: The step from which training continued.
+        place: The kind of steps outside of which memory ran out.
+        before: The limit of the micro-batch, in samples.
+        after: The limit of the micro-batch from then on.
+        error: The first line of the error.
     """
 
     step: int
@@ -226,10 +245,14 @@ class Restart:
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that is another than when the run began, as JSON has its values.
+    """A setting that has changed since the run began.
 
-    ``in_force`` is False where the run's value stays: a checkpoint's optimizer brings learning rate, weight decay and
-    betas of its own, and random numbers continue from the run's seed.
+    Attributes:
+        name: The name of the setting.
+        before: Its value when the run began, as in JSON.
+        now: Its value now, as in JSON.
+        in_force: Whether the new value is in effect. The run's value stays for learning rate, weight decay and betas,
+            which a checkpoint's optimizer brings, and for the seed, from which random numbers continue.
     """
 
     name: str
@@ -239,7 +262,7 @@ class Change:
 
     @property
     def difference(self) -> str:
-        """Both values, in words."""
+        """Both values, in a sentence."""
         return f"{self.name} was {self.before!r}, is {self.now!r}"
 
     def __str__(self) -> str:
@@ -249,24 +272,30 @@ class Change:
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """A training that ``manager.train`` ran, from its beginning, resumed processes included.
+    """A training that ``manager.train`` ran, from its beginning, with the processes that it was resumed in.
 
-    Of several processes each knows what it met alone, until the training has come to its end.
+    With several processes each reports its own incidents only, until the training is complete.
 
-    - ``steps``, ``planned_steps``: optimizer steps made and planned;
-    - ``resumed_from``: the checkpoint that this process began with, ``""`` for none;
-    - ``restarts``: those within a process, ``recomputed_steps`` the optimizer steps that they made again;
-    - ``events``: steps that ran out of memory and were computed again, none of which is lost;
-    - ``skipped_samples``: those that did not fit alone, where skipping them was allowed;
-    - ``bad_batches``: those whose loss or gradient went wrong, or of which a clip did not fit alone, with the clips to
-      blame; ``bad_samples`` is how many of these were left out since this start;
-    - ``batch``: samples a device and batch, accumulation, devices: their product is the effective batch;
-    - ``limit_samples``, ``limit_values``: what a micro-batch may hold by now, None without limit;
-    - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
-    - ``finished``: the run had made all its steps before, so that nothing was trained;
-    - ``changes``: settings that are others than when the run that is resumed began;
-    - ``profile``: a Chrome trace and a table of operators by PyTorch's profiler, where they were recorded;
-    - ``stopped``: what ``save_by`` did, ``""`` where it did not end the training.
+    Attributes:
+        steps: The optimizer steps that were made.
+        planned_steps: The optimizer steps that were planned.
+        resumed_from: The checkpoint that this process began with; ``""`` for none.
+        restarts: The restarts within a process.
+        events: The steps that ran out of memory and were computed again, none of which is lost.
+        skipped_samples: The number of samples that did not fit alone and were left out or replaced.
+        batch: The samples a device and batch, the accumulation steps and the devices; their product is the effective
+            batch size.
+        limit_samples: The most samples of a micro-batch by now; None without limit.
+        limit_values: The most values (samples × padded length) of a micro-batch by now; None without limit.
+        seconds: The seconds that this process took.
+        error: What ended it; ``""`` when it completed.
+        finished: Whether the run had made all its steps before, so that nothing was trained.
+        changes: The settings that have changed since the run that is resumed began.
+        stopped: What ``save_by`` did; ``""`` where it did not end the training.
+        profile: The files of PyTorch's profiler, a Chrome trace and a table of operators; empty without them.
+        bad_batches: The batches whose loss or gradient went wrong, or of which a clip did not fit alone, with the clips
+            to blame.
+        bad_samples: The number of bad samples that were left out since this start.
     """
 
     steps: int
@@ -289,7 +318,7 @@ class TrainingReport:
 
     @property
     def recomputed_steps(self) -> int:
-        """Optimizer steps that were made more than once."""
+        """The number of optimizer steps that restarts made again."""
         return sum(restart.step - restart.since for restart in self.restarts)
 
     def __repr__(self) -> str:
