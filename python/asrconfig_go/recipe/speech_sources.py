@@ -166,7 +166,8 @@ def load_speech(
             it.
         name: The configuration of a dataset on the Hub.
         split: The split to train on; None for train, its other usual names, or the only split.
-        evaluation_split: The split to evaluate with; None for validation, test or their other usual names.
+        evaluation_split: The split to evaluate with; None for validation, test or their other usual names. Of a dataset
+            on the Hub with ``split`` set no other split is loaded then.
         token: The Hub's token for data that needs one; None for the stored one.
         check_audio: Whether every clip is decoded, which takes a while, and not only its header read: those that fail
             are left out, and clips that are silent or whose channels cancel each other are named. None does so for up
@@ -179,8 +180,8 @@ def load_speech(
         The clips, undecoded, with their transcripts and lengths, and notes on what was found.
 
     Raises:
-        InvalidArgumentError: A column or a split does not exist (the message names those that were probably meant), an
-            option is out of its range, or ``source`` is of another type.
+        InvalidArgumentError: A column or a split does not exist (the message names those that do, or were probably
+            meant), an option is out of its range, or ``source`` is of another type.
         NotFoundError: A path or a dataset does not exist, or a folder has no clips with transcripts.
         CorruptFileError: A file breaks its own format.
         StorageError: The disk or the mount of the files does not answer.
