@@ -108,7 +108,7 @@ class BenchmarkResult(Shown, kind="benchmark"):
 
     @cached_property
     def speedup(self) -> Spread | None:
-        """How many times faster the plan trains: the ratio of both sides' ``clips_per_s``."""
+        """How many times faster the plan trains, by both sides' ``clips_per_s``; None without a comparison."""
         return self._ratio("seconds")
 
     @cached_property
@@ -124,12 +124,15 @@ class BenchmarkResult(Shown, kind="benchmark"):
 
     @property
     def too_few_rounds(self) -> bool:
-        """Whether fewer rounds were measured than a conclusion takes."""
+        """Whether fewer rounds were measured than a conclusion requires."""
         return len(self.plan.rounds) < ENOUGH_ROUNDS
 
     @property
     def verdict(self) -> Literal["", "faster", "slower", "undecided"]:
-        """What the plan was in every round, if there were enough of them; ``""`` where nothing is compared."""
+        """``"faster"`` or ``"slower"`` where the plan was so in every round, else ``"undecided"``.
+
+        Too few rounds are ``"undecided"``, too. ``""`` where nothing is compared.
+        """
         if self.speedup is None:
             return ""
         if self.too_few_rounds or self.speedup.low <= 1 <= self.speedup.high:

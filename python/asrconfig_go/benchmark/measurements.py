@@ -194,33 +194,33 @@ class SideResult:
 
     @cached_property
     def seconds(self) -> Spread | None:
-        """Seconds of a block, over the rounds."""
+        """The seconds of a block, over the rounds; None without rounds."""
         return Spread.of(turn.seconds for turn in self.rounds)
 
     @cached_property
     def clips_per_s(self) -> Spread | None:
-        """Clips per second, over the rounds."""
+        """Clips per second, over the rounds; None without rounds."""
         return None if self.seconds is None else self.seconds.rate(self.clips)
 
     @cached_property
     def audio_per_s(self) -> Spread | None:
-        """Seconds of audio per second, without padding."""
+        """Seconds of audio per second, without padding; None where durations are not known."""
         audio = self._audio(self.blocks[0]) if self.blocks else None
         return None if audio is None or self.seconds is None else self.seconds.rate(audio)
 
     @cached_property
     def step_s(self) -> Spread | None:
-        """Mean seconds of an optimizer step, over the rounds."""
+        """The mean seconds of an optimizer step, over the rounds; None without rounds."""
         return Spread.of(turn.seconds / len(self.blocks[0].steps) for turn in self.rounds)
 
     @cached_property
     def cpu_use(self) -> Spread | None:
-        """The share of the usable cores, 0 to 1, that this training kept busy, its workers included."""
+        """The share of the usable cores, 0 to 1, that the training and its loader workers kept busy."""
         return Spread.of(block.cpu_s / block.seconds / self.cores for block in self.blocks)
 
     @cached_property
     def padding(self) -> float | None:
-        """The share of what was computed that is not audio, 0 to 1."""
+        """The share of the computed seconds that is padding, 0 to 1; None where durations are not known."""
         padded = [block.padded_s for block in self.blocks]
         audio = [self._audio(block) for block in self.blocks]
         if not padded or None in padded or None in audio:
@@ -229,7 +229,7 @@ class SideResult:
 
     @property
     def fixed_s(self) -> float | None:
-        """Seconds of every input, where the processor pads all clips to one length, as Whisper's does; else None."""
+        """The seconds to which the processor pads every clip, as Whisper's does; None where it does not."""
         heard = max((b.longest_s for b in self.blocks if b.longest_s is not None), default=None)
         if heard is None or self.longest_s is None or heard <= _FIXED * self.longest_s:
             return None
@@ -237,7 +237,7 @@ class SideResult:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Shares of the time of all steps, by ``PARTS``; empty without blocks.
+        """The shares of the time of all steps, by ``PARTS``; empty without blocks.
 
         On a GPU they need not add up to 1: it works while batches are waited for.
         """
@@ -247,7 +247,7 @@ class SideResult:
 
     @cached_property
     def queueing(self) -> float | None:
-        """The CPU's time for queueing forward and backward over what they take on the GPU; None on a CPU."""
+        """The CPU's time for queueing forward and backward, as a share of their time on the GPU; None on a CPU."""
         steps = [step for block in self.blocks for step in block.steps]
         computing = sum(step.forward_s + step.backward_s for step in steps)
         if not computing or any(step.queued_s is None for step in steps):
@@ -256,7 +256,7 @@ class SideResult:
 
     @property
     def peak_bytes(self) -> int | None:
-        """The highest that PyTorch reserved on the GPU; None on a CPU."""
+        """The peak of the memory that PyTorch reserved on the GPU; None on a CPU."""
         return max((b.peak_reserved_bytes for b in self.blocks if b.peak_reserved_bytes is not None), default=None)
 
     def _audio(self, block: Block) -> float | None:

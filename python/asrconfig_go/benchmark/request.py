@@ -114,7 +114,7 @@ def benchmark_training(
         NotFoundError: The file of ``original`` does not exist.
         CorruptFileError: The file of ``original`` has no settings.
         EmptyDatasetError: There are no usable clips.
-        UnsupportedError: torch, transformers or accelerate is not installed.
+        UnsupportedError: torch, transformers or accelerate is not installed, or too old to read ``original``.
     """
     from .runner import TimeBudget
 

@@ -175,7 +175,7 @@ class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
         target: The GPU, with its memory; empty without one.
         calibration: The measurement that corrected the reserved bytes; None if there was none.
         evaluation: The memory of an evaluation; None unless asked for.
-        remedies: Changes with which the training would fit, in words.
+        remedies: Changes with which the training would fit, in words, or that none does.
         warnings: What the estimate could not answer, in words.
         row_kind: ``"clips"`` or ``"texts"``.
     """

@@ -135,7 +135,7 @@ class MemoryModel(OpenedTrace):
         """Open the recording of a known model that comes with the package.
 
         Args:
-            name: The name of the model.
+            name: The full name of the model, such as ``"facebook/wav2vec2-base"``.
             gpu: A GPU of the catalogue; None for this machine's, if there is one.
             record: True for no recording of the package; None for one only where torch is not installed, or the
                 installed packages are those of the recordings; False for one in any case.
@@ -209,8 +209,8 @@ class MemoryModel(OpenedTrace):
             The plain prediction, without a safety margin.
 
         Raises:
-            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, or the
-                memory model is closed.
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, the trace
+                has no shapes, or the memory model is closed.
             UnsupportedError: No formula answers for this shape, and it cannot be traced.
         """
         shape = Shape(batch, seconds, labels)
@@ -239,7 +239,7 @@ class MemoryModel(OpenedTrace):
             The plain prediction, without a safety margin.
 
         Raises:
-            InvalidArgumentError: ``steps`` is out of its range, or the memory model is closed.
+            InvalidArgumentError: ``steps`` is out of its range, the trace has shapes, or the memory model is closed.
         """
         request = {**self.common_request(self.target.limit_bytes), "steps": positive("steps", steps, 1000)}
         return self._simulated(request, timeline)
@@ -266,8 +266,8 @@ class MemoryModel(OpenedTrace):
             The memory on the GPU and on the host, without a limit.
 
         Raises:
-            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, or the
-                memory model is closed.
+            InvalidArgumentError: A value is out of its range, a clip or text is longer than the model takes, the trace
+                has no shapes, or the memory model is closed.
             UnsupportedError: The trace has no evaluation, or none of this shape.
         """
         shape = Shape(batch, seconds, labels)

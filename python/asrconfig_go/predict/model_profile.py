@@ -77,8 +77,8 @@ def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> Mod
 
     Args:
         model: A ``torch.nn.Module``, a transformers config (object or dictionary) of any ``model_type``, a folder with
-            ``config.json``, a known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a
-            ``ModelProfile``.
+            ``config.json``, a known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, another
+            name of the Hugging Face Hub, or a ``ModelProfile``.
         freeze_feature_encoder: Whether the convolutional front end is not trainable, as after
             ``model.freeze_feature_encoder()``. It changes nothing for a live module, whose parameters are counted as
             they are.
@@ -89,7 +89,8 @@ def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> Mod
     Raises:
         NotFoundError: The name is unknown.
         UnsupportedError: transformers cannot build the config, or is not installed.
-        InvalidArgumentError: ``model`` is anything else.
+        InvalidArgumentError: ``model`` is a function or anything else, cannot be built, or has no feature encoder to
+            freeze.
 
     Example:
         >>> profile_model("wav2vec2-base").total_parameters

@@ -105,7 +105,8 @@ def estimate_memory(
         progress: Whether tracing shows a progress bar.
 
     Returns:
-        The plain prediction, without a safety margin. Where it does not fit, its ``remedies`` are changes that would.
+        The plain prediction, without a safety margin. Where it does not fit, its ``remedies`` name changes with which
+        it would.
 
     Raises:
         InvalidArgumentError: A value is out of its range, or the model cannot be read or built.

@@ -128,9 +128,9 @@ def simulate_steps(
         The peaks, the steps that ran out of memory, and how much of the memory was used.
 
     Raises:
-        InvalidArgumentError: A value is out of its range, the sampler has other clips, there are no steps, or the
-            memory model is closed.
-        UnsupportedError: The trace has no formulas for these shapes.
+        InvalidArgumentError: A value is out of its range, the sampler has other clips, there are no steps, the trace
+            has no shapes, or the memory model is closed.
+        UnsupportedError: No formula answers for a shape.
     """
     positive("count", count, MAX_STEPS)
     limit = memory.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)

@@ -267,7 +267,7 @@ class StepSampler:
 
     @property
     def step_samples(self) -> int:
-        """Clips of a full optimizer step, over all processes."""
+        """The number of clips of a full optimizer step, over all processes."""
         return int(self._recipe["step_samples"])
 
     @property
@@ -277,7 +277,7 @@ class StepSampler:
 
     @property
     def ranks(self) -> int:
-        """The processes that share each step."""
+        """The number of processes that share each step."""
         return int(self._recipe["ranks"])
 
     @property
@@ -287,11 +287,11 @@ class StepSampler:
 
     @property
     def clips(self) -> int:
-        """The clips of the dataset."""
+        """The number of clips of the dataset."""
         return len(self._seconds)
 
     def __len__(self) -> int:
-        """Return the optimizer steps of an epoch."""
+        """Return the number of optimizer steps of an epoch."""
         return self._steps + len(self._counts) - 1
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -261,7 +261,7 @@ class MemoryRecorder:
 
     @property
     def log(self) -> EventLog:
-        """The events so far."""
+        """The events that were recorded so far."""
         return self._log
 
     def place(self, batch: Mapping[str, Any], tag: str = "input") -> Any:
