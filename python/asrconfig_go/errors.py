@@ -21,13 +21,22 @@ from __future__ import annotations
 
 
 class AsrConfigError(Exception):
-    """The base class: ``message`` says what went wrong with which input, ``hint`` what to do next.
+    """The base class of all exceptions of this package.
 
-    >>> try:
-    ...     scan_audio(CLIPS / "nowhere", progress=False)
-    ... except AsrConfigError as error:
-    ...     "nowhere" in error.message, bool(error.hint)
-    (True, True)
+    Args:
+        message: What went wrong, and with which input.
+        hint: What to do next; ``""`` where there is nothing to add.
+
+    Attributes:
+        message: What went wrong, and with which input.
+        hint: What to do next.
+
+    Example:
+        >>> try:
+        ...     scan_audio(CLIPS / "nowhere", progress=False)
+        ... except AsrConfigError as error:
+        ...     "nowhere" in error.message, bool(error.hint)
+        (True, True)
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -40,43 +49,43 @@ class AsrConfigError(Exception):
 
 
 class InvalidArgumentError(AsrConfigError, ValueError):
-    """A value outside its range or of the wrong type."""
+    """A value is out of its range, of the wrong type, or does not go together with another one."""
 
 
 class NotFoundError(AsrConfigError, LookupError):
-    """A file, folder, name or handle that does not exist."""
+    """A file, folder, name or handle does not exist, or a file cannot be written."""
 
 
 class UnsupportedError(AsrConfigError):
-    """Understood, but not handled by this version."""
+    """The input is understood, but this version or the installed packages cannot handle it."""
 
 
 class CorruptFileError(AsrConfigError, ValueError):
-    """A file that breaks its own format."""
+    """A file breaks its own format."""
 
 
 class StorageError(AsrConfigError):
-    """A disk, a network folder or a mounted drive that does not answer, whatever the file."""
+    """A disk, a network folder or a mounted drive does not answer, whatever the file."""
 
 
 class EmptyDatasetError(AsrConfigError, ValueError):
-    """Nothing usable to plan from."""
+    """A dataset has no clip that can be used."""
 
 
 class InfeasiblePlanError(AsrConfigError):
-    """No configuration fits the hardware."""
+    """No configuration fits the hardware, or a training cannot continue in its memory."""
 
 
 class ScanCancelledError(AsrConfigError):
-    """A scan stopped at the caller's request."""
+    """A scan was stopped at the caller's request."""
 
 
 class VersionMismatchError(AsrConfigError):
-    """Written by, or meant for, another version."""
+    """A file or the library was written by, or is meant for, another version."""
 
 
 class LibraryError(AsrConfigError, RuntimeError):
-    """The native library itself."""
+    """The native library cannot be used."""
 
 
 class LibraryNotLoadedError(LibraryError):
@@ -84,15 +93,15 @@ class LibraryNotLoadedError(LibraryError):
 
 
 class ForkedProcessError(LibraryError):
-    """A call in a process that was forked after the library was loaded."""
+    """The library was called in a process that was forked after it was loaded."""
 
 
 class PoisonedLibraryError(LibraryError):
-    """The library panicked earlier; the process should be restarted."""
+    """The library panicked earlier: restart the process."""
 
 
 class InternalError(LibraryError):
-    """A defect of this package."""
+    """This package has a defect."""
 
 
 BY_CODE: dict[str, type[AsrConfigError]] = {

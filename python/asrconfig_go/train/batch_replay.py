@@ -98,7 +98,14 @@ def _architecture(saved: SavedBatch, source: Path) -> Any:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Loss and gradient norm of what was computed, and the peak of the GPU's allocator; ``error`` where it raised."""
+    """What was computed of a clip or a batch.
+
+    Attributes:
+        loss: The loss, NaN or infinite where it was so; None where the model raised ``error``.
+        gradient_norm: The norm of the gradient, likewise.
+        memory_bytes: The peak of the GPU's allocator; None on a CPU.
+        error: The first line of the error that the model raised; ``""`` for none.
+    """
 
     loss: float | None
     gradient_norm: float | None
@@ -107,16 +114,22 @@ class Replayed:
 
     @property
     def finite(self) -> bool:
-        """Whether it was computed, and is finite."""
+        """Whether loss and gradient norm were computed and are finite."""
         return all(value is not None and math.isfinite(value) for value in (self.loss, self.gradient_norm))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayedClip(Replayed):
-    """A clip of a saved batch, computed alone: ``others`` has its loss in other precisions, where one was tried.
+    """A clip of a saved batch, computed alone.
 
-    ``loss`` and ``gradient_norm`` are NaN or infinite where they were so, None where the model raised ``error``.
-    ``memory_bytes`` is the peak of the allocator, None on a CPU. ``stands_out`` is whether it is to blame.
+    Attributes:
+        loss: The loss, NaN or infinite where it was so; None where the model raised ``error``.
+        gradient_norm: The norm of the gradient, likewise.
+        memory_bytes: The peak of the GPU's allocator; None on a CPU.
+        error: The first line of the error that the model raised; ``""`` for none.
+        clip: The clip, as the training recorded it.
+        others: Its loss in more exact precisions, by their names; empty where none was tried.
+        stands_out: Whether it is to blame.
     """
 
     clip: BadClip
@@ -128,8 +141,16 @@ class ReplayedClip(Replayed):
 class BatchReplay:
     """A saved batch that was computed again, clip by clip and as a whole; ``print`` shows the table.
 
-    ``saved`` is what the training wrote, ``weights`` where the model's come from. ``training_mode`` is whether clips
-    were computed with the training's random numbers, as none failed without. ``batches`` are the whole batches.
+    Attributes:
+        folder: The folder of the saved batch.
+        saved: What the training wrote.
+        weights: Where the weights of the model come from.
+        device: The device on which the batch was computed.
+        precision: The precision of the training.
+        training_mode: Whether clips were computed in training mode, with the training's random numbers, as none failed
+            in evaluation mode.
+        clips: Each clip, computed alone.
+        batches: Each collated batch as a whole.
     """
 
     folder: str
@@ -147,12 +168,20 @@ class BatchReplay:
         return tuple(clip for clip in self.clips if clip.stands_out)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; numbers that are not finite are text."""
+        """Return the replay as a JSON object.
+
+        Returns:
+            The object, in which numbers that are not finite are text.
+        """
         finite = [clip.finite for clip in self.clips]
         return {**_plain(asdict(self)), "finite": finite, "recommendations": list(self.recommendations())}
 
     def recommendations(self) -> Iterator[str]:
-        """What to do, in sentences."""
+        """Iterate over sentences about what to do.
+
+        Returns:
+            An iterator over the sentences.
+        """
         for clip in self.to_blame[:LINES]:
             name, findings = clip.clip.name, clip.clip.findings
             yield from (f"{name}: {finding}" for finding in findings)
@@ -190,30 +219,42 @@ def replay_batch(
     loss_fn: LossFunction | None = None,
     device: str | None = None,
 ) -> BatchReplay:
-    """Compute a batch that the guard saved in ``path``, a folder ``bad-batch``: each clip alone, and the whole.
+    """Compute a batch that the guard saved: each clip alone, and the whole.
 
-    ``model`` is a module, or a checkpoint or name to load weights from: by default the newest checkpoint beside the
-    folder that was there before the step. ``loss_fn`` is that of ``guarded_step``, for a batch that it saved. The
-    device is a GPU where there is one. Clips are computed in evaluation mode, and with the training's random numbers
-    where none fails so; in the training's precision, and where a clip fails in the more exact ones, too.
+    Clips are computed in evaluation mode, and where none fails so, in training mode with the training's random numbers;
+    in the training's precision, and where a clip fails also in the more exact ones.
 
-    Raises ``NotFoundError`` where there is no saved batch or nothing to load weights from, ``CorruptFileError`` for a
-    damaged one, ``UnsupportedError`` for a model that transformers does not have, ``InvalidArgumentError`` for a batch
-    of ``guarded_step`` without ``loss_fn``.
+    Args:
+        path: The folder ``bad-batch`` that the guard wrote.
+        model: The model: a module, or a checkpoint or name to load weights from. None for the newest checkpoint beside
+            the folder from before the step, else the first one after it.
+        loss_fn: The loss function that was passed to ``guarded_step``, for a batch that it saved; None for a Trainer's.
+        device: The device to compute on, such as ``"cpu"``; None for a GPU where there is one.
 
-    >>> from transformers import Trainer, TrainingArguments
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> from asrconfig_go.guard import attach
-    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], disable_tqdm=True, per_device_train_batch_size=2)
-    >>> noise = [i * i % 31 / 31 - 0.5 for i in range(4001)]
-    >>> clips = [{"input_values": audio, "labels": [3]} for audio in (noise, [float("nan"), *noise[1:]])]
-    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=clips)
-    >>> guard = attach(trainer, bad_clips="raise")
-    >>> trainer.train()
-    Traceback (most recent call last):
-    asrconfig_go.guard.BadClipError: step 0: the loss is not finite; row 1, 0.25 s, '3': its loss is nan; …
-    >>> [clip.clip.row for clip in replay_batch("out/bad-batch", trainer.model).to_blame]
-    [1]
+    Returns:
+        The replay.
+
+    Raises:
+        NotFoundError: There is no saved batch, or nothing to load weights from.
+        CorruptFileError: The saved batch is damaged or of another version.
+        UnsupportedError: Transformers does not have the model, or the checkpoint holds adapters alone: pass the module.
+        InvalidArgumentError: The batch was saved by ``guarded_step`` and ``loss_fn`` is missing, weights are not
+            finite, or the device cannot be used.
+
+    Example:
+        >>> from transformers import Trainer, TrainingArguments
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> from asrconfig_go.guard import attach
+        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], disable_tqdm=True)
+        >>> noise = [i * i % 31 / 31 - 0.5 for i in range(4001)]
+        >>> clips = [{"input_values": audio, "labels": [3]} for audio in (noise, [float("nan"), *noise[1:]])]
+        >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=clips)
+        >>> guard = attach(trainer, bad_clips="raise")
+        >>> trainer.train()
+        Traceback (most recent call last):
+        asrconfig_go.guard.BadClipError: step 0: the loss is not finite; row 1, 0.25 s, '3': its loss is nan; …
+        >>> [clip.clip.row for clip in replay_batch("out/bad-batch", trainer.model).to_blame]
+        [1]
     """
     folder = user_path(path, "path")
     saved, batches, random = read_batch(folder)

@@ -37,7 +37,7 @@ _STRATEGIES_BY_LENGTH = ("group_by_length", "batch_rebalance")
 
 
 class PlanNotFollowedWarning(UserWarning):
-    """This Trainer cannot carry out a part of the plan; the message names the reason, and what is done instead."""
+    """A Trainer cannot carry out a part of the plan; the message names the reason and what is done instead."""
 
 
 def memory_limit(

@@ -242,23 +242,39 @@ class StreamSettings(TypedDict, total=False):
 class StreamBatches(IterableDataset):  # type: ignore[misc]
     """A stream of clips as a Trainer's ``train_dataset``: ``manager.train(trainer)`` reads its optimizer steps.
 
-    ``dataset`` is a ``datasets.IterableDataset``, or the address of tar shards (WebDataset) or Parquet files that
-    fsspec opens, or a list of addresses. A window of whole steps is read ahead, at most about ``window_clips`` clips (1
-    to 1 000 000) or ``window_bytes`` bytes as stored, while the one before it is trained on: memory stays constant. Of
-    each window, ``mode`` ``"random"`` makes steps of any clips, ``"bucketed"`` of clips of similar length; the order of
-    steps and clips follows ``seed``. Every step has exactly as many clips as the Trainer's arguments tell, and where
-    the stream ends it begins again. Clips longer than ``max_length_s`` seconds and those that cannot be read are left
-    out, counted and logged. ``column`` is that of the audio or of a model's input (None: the usual names); of frames,
-    ``model`` tells how long one lasts.
+    A window of whole steps is read ahead while the one before it is trained on: memory stays constant. Every step has
+    exactly as many clips as the Trainer's arguments require, and where the stream ends it begins again. Clips that are
+    too long and those that cannot be read are left out, counted and logged.
 
     Audio comes to the collator as ``Audio(decode=False)`` stores it: ``make_collator`` and ``load_audio`` take it. The
     stream is read in the Trainer's process, in a thread; its workers collate. Several processes divide the stream by
-    ``split_dataset_by_node``. Raises ``InvalidArgumentError``.
+    ``split_dataset_by_node``.
 
-    >>> import datasets
-    >>> rows = datasets.Dataset.from_dict({"input_values": [[0.0] * 800] * 6}).to_iterable_dataset()
-    >>> [len(step) for step in StreamBatches(rows).steps(4, count=2)]
-    [4, 4]
+    Args:
+        dataset: A ``datasets.IterableDataset``, or the address of tar shards (WebDataset) or Parquet files that fsspec
+            opens, or a list of addresses.
+        max_length_s: The seconds of the longest clip to train on; None for no limit.
+        mode: How the steps of a window are made: ``"random"`` of any clips, ``"bucketed"`` of clips of similar length.
+        seed: The seed of the order of steps and clips, 0 or more and below 2**32.
+        column: The column of the audio or of a model's input; None for the usual names.
+        model: The model, which determines how long a frame lasts where the column holds frames; None for audio.
+        window_clips: The number of clips at which a window ends, 1 to 1 000 000.
+        window_bytes: The number of stored bytes at which a window ends, approximately; at least 1. A window has at
+            least one step.
+
+    Attributes:
+        column: The column that is read.
+
+    Raises:
+        InvalidArgumentError: A value is out of its range, the dataset is no stream, or it has no column of audio.
+        EmptyDatasetError: The stream has no rows.
+        UnsupportedError: An address is passed, and the package datasets is not installed.
+
+    Example:
+        >>> import datasets
+        >>> rows = datasets.Dataset.from_dict({"input_values": [[0.0] * 800] * 6}).to_iterable_dataset()
+        >>> [len(step) for step in StreamBatches(rows).steps(4, count=2)]
+        [4, 4]
     """
 
     def __init__(
@@ -293,7 +309,16 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         self._prepared, self._model = self.column == prepared, model
 
     def settings(self, share: int, rank: int, ranks: int) -> dict[str, Any]:
-        """What the order of clips depends on: another one makes another run."""
+        """Return what the order of clips depends on, which a resumed run must have in common with its beginning.
+
+        Args:
+            share: The clips of this process in an optimizer step.
+            rank: The rank of this process.
+            ranks: The number of processes.
+
+        Returns:
+            The values by their names, as a checkpoint stores them.
+        """
         return {
             "clips a step": share * ranks, "processes": ranks, "rank": rank, "mode": self.mode, "seed": self.seed,
             "max_length_s": self.max_length_s, "window_clips": self.window_clips, "window_bytes": self.window_bytes,
@@ -303,9 +328,22 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         self, share: int, *, count: int | None = None, start: StreamPosition | None = None, rank: int = 0,
         ranks: int = 1, begun: Callable[[StreamPosition], None] = lambda position: None,
     ) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
-        """The clips of each of ``count`` optimizer steps (None: without end), ``share`` of them by process ``rank``.
+        """Iterate over optimizer steps: the clips of this process in each.
 
-        ``begun`` is called with the position at which each window begins.
+        Args:
+            share: The clips of this process in an optimizer step.
+            count: The number of steps; None for steps without end.
+            start: The position of the window to begin with, from ``begun`` of an earlier run; None for the first.
+            rank: The rank of this process.
+            ranks: The number of processes.
+            begun: A function that is called with the position of each window when it begins.
+
+        Returns:
+            An iterator over lists of rows, the longest clip first.
+
+        Raises:
+            EmptyDatasetError: No clip of the stream can be used.
+            CorruptFileError: The stream does not lead to the clips of ``start``.
         """
         stop, made = threading.Event(), 0
         windows = WindowReader(self, share, rank, ranks).windows(start or StreamPosition(), stop)
@@ -329,7 +367,17 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         )
 
     def seconds(self, rows: list[dict[str, Any]]) -> array[float]:
-        """How long rows are, not a number for those that cannot be read."""
+        """Measure the duration of rows.
+
+        Args:
+            rows: The rows of the stream. The address of a remote file is replaced by the file's bytes in them.
+
+        Returns:
+            The seconds of each row, NaN for those that cannot be read.
+
+        Raises:
+            InvalidArgumentError: How long a frame lasts does not follow from the model.
+        """
         if self._prepared:
             unit = input_unit(self.column, axes_of(rows[0][self.column]), self._model)
             return array("d", (unit.seconds(len(row[self.column])) for row in rows))

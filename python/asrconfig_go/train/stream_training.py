@@ -33,25 +33,35 @@ _HINT = "resume from another checkpoint, or start a new run"
 
 
 def use_batches(trainer: Trainer, sampler: StepSampler, shares: Sequence[int] | None = None) -> Callable[[], None]:
-    """Let a ``transformers.Trainer`` train on the steps of ``sampler``, shared over its processes.
+    """Let a ``transformers.Trainer`` train on the steps of a sampler, shared over its processes.
 
-    The Trainer's batch is a whole step's share of a process: ``per_device_train_batch_size`` must be the step's samples
-    divided by the devices, and ``gradient_accumulation_steps`` 1. ``manager.attach(trainer, memory=…)``, before or
-    after, splits it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
-    sampler's seed; a resumed training continues with the next step. The sampler's ``seed`` counts,
-    not ``data_seed``, and ``group_by_length`` is not looked at. ``shares`` are the clips of each process in a step
-    where they are not even (see ``StepSampler.shard``): training then requires the guard, which weights them.
+    The Trainer's batch is a whole step's share of a process. ``manager.attach(trainer, memory=…)``, before or after,
+    splits it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
+    sampler's seed; a resumed training continues with the next step. The sampler's ``seed`` applies, not ``data_seed``,
+    and ``group_by_length`` is ignored.
 
-    Gives a function that leaves the Trainer as it was. Raises ``InvalidArgumentError``, with nothing changed, for
-    settings that do not go together.
+    Args:
+        trainer: The Trainer. Its ``per_device_train_batch_size`` must be the samples of a step divided by the devices,
+            and ``gradient_accumulation_steps`` 1.
+        sampler: The sampler of whole steps, of all processes.
+        shares: The clips of each process in a step, where they are not even (see ``StepSampler.shard``): training then
+            requires the guard, which weights them. None for even shares.
 
-    >>> from transformers import Trainer, TrainingArguments
-    >>> from asrconfig_go.recipe.model_building import small_model
-    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
-    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
-    >>> leave = use_batches(trainer, StepSampler([2.0] * 16, 8))
-    >>> len(trainer.get_train_dataloader())
-    2
+    Returns:
+        A function without arguments that leaves the Trainer as it was.
+
+    Raises:
+        InvalidArgumentError: Settings of the Trainer and the sampler do not go together, or the Trainer uses a sampler
+            already; nothing is changed then.
+
+    Example:
+        >>> from transformers import Trainer, TrainingArguments
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+        >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+        >>> leave = use_batches(trainer, StepSampler([2.0] * 16, 8))
+        >>> len(trainer.get_train_dataloader())
+        2
     """
     if attached(trainer, "batches"):
         raise InvalidArgumentError(
@@ -83,15 +93,28 @@ def use_batches(trainer: Trainer, sampler: StepSampler, shares: Sequence[int] | 
 
 
 def with_batches(loader: torch.utils.data.DataLoader, sampler: Iterable[list[Any]]) -> Any:
-    """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
+    """Return a loader like another one, with the batches of a sampler, for a training loop of your own.
 
-    For custom loops, with ``part = sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
-    ``part.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` continues in the middle of one.
+    Call the sampler's ``set_epoch`` before each epoch; ``accelerate.skip_first_batches`` continues in the middle of
+    one.
 
-    >>> from torch.utils.data import DataLoader
-    >>> loader = with_batches(DataLoader(range(60)), StepSampler([2.0, 3.0, 9.0] * 20, 32))
-    >>> [len(batch) for batch in loader]
-    [32, 28]
+    Args:
+        loader: A loader, as ``accelerator.prepare`` returns it.
+        sampler: The batches of this process: with several processes
+            ``sampler.shard(accelerator.process_index, accelerator.num_processes)``.
+
+    Returns:
+        The new loader.
+
+    Raises:
+        InvalidArgumentError: The loader does not take batches of chosen clips: its dataset has no length, or accelerate
+            dispatches its batches.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> loader = with_batches(DataLoader(range(60)), StepSampler([2.0, 3.0, 9.0] * 20, 32))
+        >>> [len(batch) for batch in loader]
+        [32, 28]
     """
     from accelerate import skip_first_batches
     from accelerate.data_loader import DataLoaderDispatcher

@@ -39,7 +39,10 @@ _LISTED = 8  # findings that a warning lists
 
 
 class TrainingCheckWarning(UserWarning):
-    """Data, model or settings of a training do not go together: what, in which row, what follows and what to do."""
+    """Data, model or settings of a training do not go together.
+
+    The message names the problem, the row where it is one of the data, the consequences and what to do.
+    """
 
 
 class TrainingCheck:
