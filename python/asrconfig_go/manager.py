@@ -296,7 +296,7 @@ class ASRConfigManager:
             options: Options of ``compare_gpus``, which replace the settings of the plan.
 
         Returns:
-            The plan on each GPU: see ``compare_gpus``.
+            The plan on each GPU, as ``compare_gpus`` returns it.
 
         Raises:
             InvalidArgumentError: A profile is missing, or an option is out of range.

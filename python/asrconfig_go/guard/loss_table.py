@@ -215,9 +215,9 @@ def loss_of(model: torch.nn.Module) -> Loss | None:
         model: A module, also inside PEFT's, torch.compile's or DDP's wrappers.
 
     Returns:
-        None unless the model is in the table, computes its loss as there, and nothing in it is a user's: its class, a
-        submodule, a forward, ``loss_function``, or functions that they call. A batch with ``shift_labels`` has another
-        divisor. For answers to questions, positions behind the input are not counted.
+        The loss; None unless the model is in the table, computes its loss as there, and all of it is transformers' own,
+        its class, submodules, forwards, ``loss_function`` and the functions that they call. A batch with
+        ``shift_labels`` has another divisor. For answers to questions, positions after the input are not counted.
     """
     *wrappers, base = _chain(model)
     kind = type(base)
@@ -248,7 +248,8 @@ def label_smoother_loss(model: torch.nn.Module, smoother: LabelSmoother) -> Loss
         smoother: ``trainer.label_smoother``.
 
     Returns:
-        None, too, of a compiled causal model: versions of accelerate differ in whether the Trainer sees its name.
+        The loss; None where it is not known, as of a compiled causal model, of which versions of accelerate differ in
+        whether the Trainer sees its name.
     """
     from transformers import Trainer
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL

@@ -193,8 +193,7 @@ class GuardedStep(Guarded):
                 which is then not split.
 
         Returns:
-            The loss of the batch, detached: not divided by ``accumulation``, and that of the whole batch where it was
-            split.
+            The loss of the whole batch, also where it was split, detached and not divided by ``accumulation``.
 
         Raises:
             InfeasiblePlanError: No smaller micro-batch is left.

@@ -383,7 +383,7 @@ def store_step_calibration(model: ModelProfile, record: StepRecord) -> bool:
         record: The measurement.
 
     Returns:
-        Whether it was stored: not where the cache cannot be written, or where the factor is implausible.
+        Whether it was stored; it is not where the cache cannot be written, or where the factor is implausible.
     """
     if not _PLAUSIBLE[0] < record.factor < _PLAUSIBLE[1]:
         return False
