@@ -97,7 +97,7 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
         safe = f"the model is safe in {named}: push_to_hub({str(named)!r}) tries again"
         cause = explained(f"the repository {repo or folder.name!r}", error, safe, unreachable)
         raise NotFoundError(f"not pushed to the Hub: {cause.message}", cause.hint) from error
-    return f"pushed to {url}" + " (private)" * private
+    return f"pushed to {url}"
 
 
 _SAMPLES = 5

@@ -296,7 +296,7 @@ def test_pushing(speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
     monkeypatch.setattr("asrconfig_go.recipe.fine_tuning.offline", lambda: False)
     message = push_to_hub(tmp_path / "digits", token="secret")
-    assert message == "pushed to https://hub/me/digits (private)"
+    assert message == "pushed to https://hub/me/digits"
     token, repo, options, target, files = Hub.uploaded
     assert (token, repo, target, options["private"]) == ("secret", "digits", "me/digits", True)
     assert {"model.safetensors", "config.json", "vocab.json", "README.md", "training_config.json"} <= set(files)
@@ -322,7 +322,7 @@ def test_pushing_named_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(NotFoundError, match="holds no saved model"):
         push_to_hub(trainer, token="secret")
     trainer.save_model()
-    assert push_to_hub(trainer, token="secret") == "pushed to https://hub/me/run (private)"
+    assert push_to_hub(trainer, token="secret") == "pushed to https://hub/me/run"
     assert Hub.uploaded[-1] == ["README.md", "speech/adapter_config.json", "speech/adapter_model.safetensors"]
     with pytest.raises(InvalidArgumentError, match="holds an earlier training"):
         output_folder(tmp_path / "run", False)
