@@ -38,15 +38,24 @@ _MAX_READ = 64  # clips of the dataset; beyond that those to blame only
 
 @dataclass(frozen=True)
 class SavedBatch:
-    """What ``batch.json`` holds.
+    """The record of a saved batch, which ``batch.json`` holds.
 
-    - ``what``, ``said``: see ``BadBatch``; ``error`` is the exception's text, "" without one;
-    - ``global_step``, ``epoch``, ``rank``: where in the training;
-    - ``batches``: clips of each collated batch in ``batch.pt``, ``clips`` are those of all, in order;
-    - ``rows_unknown``: why clips have no row, "" where they have;
-    - ``whole`` is False where only the clips to blame were small enough to be kept;
-    - ``micro_batch``: samples of a micro-batch at most, None without limit;
-    - ``settings``: precision and others of the training; ``architecture`` and ``config`` are the model's.
+    Attributes:
+        what: What went wrong: see ``BadBatch``.
+        said: What happened, in words.
+        error: The text of the exception; ``""`` without one.
+        at_unix_s: The wall clock, in seconds since 1970.
+        global_step: The optimizer steps before it.
+        epoch: The epoch of the training, with its fraction; None where unknown.
+        rank: The rank of the process.
+        batches: The number of clips of each collated batch in ``batch.pt``.
+        clips: The clips of all batches, in order.
+        rows_unknown: Why clips have no row; ``""`` where they have one.
+        whole: Whether all clips were saved; False where only those to blame were small enough.
+        micro_batch: The most samples of a micro-batch; None without limit.
+        settings: The precision and other settings of the training.
+        architecture: The class of the model.
+        config: The configuration of the model.
     """
 
     what: str
@@ -131,9 +140,17 @@ def state_of_plain(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_batch(path: str | os.PathLike[str]) -> tuple[SavedBatch, list[Any], list[dict[str, Any]]]:
-    """What ``write_batch`` wrote: record, batches and random states.
+    """Read what ``write_batch`` wrote.
 
-    Raises ``NotFoundError`` where there is none, ``CorruptFileError`` for anything else in its place.
+    Args:
+        path: The folder of the saved batch.
+
+    Returns:
+        The record, the batches, and the random states before each.
+
+    Raises:
+        NotFoundError: There is no saved batch.
+        CorruptFileError: There is anything else in its place.
     """
     folder = user_path(path, "path")
     if not (folder / "batch.json").is_file():

@@ -185,13 +185,22 @@ class BadBatch:
 
 @dataclass(frozen=True)
 class MemoryFailure:
-    """What a training held when GPU memory ran out in ``place``, in bytes: see ``GuardEvent`` for places.
+    """What a training held when GPU memory ran out, in bytes.
 
-    - ``samples``, ``seconds``: the micro-batch of the prediction, None without one;
-    - ``phase``, ``module``: where it ran out, "" where that is not known;
-    - ``reserved``: what PyTorch's allocator had, of which ``held`` was in use; the rows sum up to ``held``, and what
-      they say of the prediction to ``predicted``;
-    - ``moment``: of the predicted run.
+    Attributes:
+        place: What was computed: see ``GuardEvent``.
+        step: The optimizer steps before it.
+        rank: The rank of the process.
+        at_unix_s: The wall clock, in seconds since 1970.
+        samples: The samples of the predicted micro-batch; None without a prediction.
+        seconds: The seconds of its longest clip; None without a prediction.
+        phase: The phase of the step in which memory ran out; ``""`` where unknown.
+        module: The module in which memory ran out; ``""`` where unknown.
+        reserved: What PyTorch's allocator had reserved.
+        held: What was in use of it; the sum of the rows.
+        predicted: The predicted use; the sum of the rows' predictions. None without a prediction.
+        moment: The moment of the predicted step that is compared; None without a prediction.
+        rows: What held the memory.
     """
 
     place: str
@@ -210,7 +219,17 @@ class MemoryFailure:
 
 
 def read_failure(path: Path) -> MemoryFailure:
-    """What the guard wrote. Raises ``CorruptFileError`` for anything else."""
+    """Read the record that the guard wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The record.
+
+    Raises:
+        CorruptFileError: The file is anything else.
+    """
     content: dict[str, Any] = read_object(path, "record of an out-of-memory error", _HINT)
     return from_file(MemoryFailure, content, path, _HINT)
 

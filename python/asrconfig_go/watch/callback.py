@@ -167,7 +167,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     # Events of the Trainer.
 
     def on_init_end(self, args: object, state: object, control: object, **kwargs: object) -> None:
-        """Move before the reporters."""
+        """Move this callback before the Trainer's reporters."""
         lead(handler_of(sys._getframe(1), self), self)
 
     def on_train_begin(
@@ -252,7 +252,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: object, state: TrainerState, control: object, logs: Figures | None = None, **kwargs: object
     ) -> None:
-        """Add the memory figures to what the Trainer is about to report of a training step."""
+        """Add the memory figures to the training losses that the Trainer is about to report."""
         if self._watch is not None and state.is_world_process_zero and logs and "loss" in logs:
             logs.update(self._watch.scalars())
 

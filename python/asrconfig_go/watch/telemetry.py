@@ -130,7 +130,18 @@ class RunLog(RunLogRecord):
 
     @classmethod
     def from_json(cls, data: dict[str, object]) -> RunLog:
-        """A run log from its JSON object. Raises ``VersionMismatchError`` for one of another version."""
+        """Make a run log from its JSON object.
+
+        Args:
+            data: The object, as a file that ``MemoryMonitor.save`` wrote holds it.
+
+        Returns:
+            The run log.
+
+        Raises:
+            VersionMismatchError: The run log is of another version.
+            CorruptFileError: The object is not a run log.
+        """
         version = data.get("version")
         if version != RUN_LOG_VERSION:
             raise VersionMismatchError(
@@ -146,9 +157,18 @@ class RunLog(RunLogRecord):
 
     @classmethod
     def load(cls, path: str | Path) -> RunLog:
-        """The run log that ``MemoryMonitor.save`` wrote.
+        """Read the run log that ``MemoryMonitor.save`` wrote.
 
-        Raises ``NotFoundError``, ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name.
+        Args:
+            path: The file.
+
+        Returns:
+            The run log.
+
+        Raises:
+            NotFoundError: The file does not exist.
+            CorruptFileError: The file is empty, truncated or not a run log.
+            VersionMismatchError: The run log is of another version.
         """
         content = read_object(path, "run log", _ANOTHER)
         try:
