@@ -206,7 +206,6 @@ type largestRecord struct {
 	GPU      string  `json:"gpu"`
 	Budget   float64 `json:"budget_bytes"`
 	Seconds  float64 `json:"seconds"`
-	LoraRank int     `json:"lora_rank"`
 	Models   []struct {
 		Name       string          `json:"name"`
 		Parameters float64         `json:"parameters"`
@@ -217,7 +216,7 @@ type largestRecord struct {
 }
 
 func largest(r largestRecord) Document {
-	changes := []string{"fully", "fully, 8-bit optimizer", fmt.Sprintf("LoRA %d", r.LoraRank)}
+	changes := []string{"fully", "fully, 8-bit optimizer", "LoRA"}
 	best := []string{"none", "none", "none"}
 	t := table{Head: append([]string{"model", "parameters"}, changes...)}
 	for _, m := range r.Models {

@@ -20,8 +20,6 @@ TRACED_MICRO_BATCHES: Final = 3
 """Micro-batches of a traced step: the first, one with gradients in memory, the last; more would repeat the third."""
 ALLOCATOR: Final = "expandable_segments:True"
 """The PYTORCH_CUDA_ALLOC_CONF of a plan, with which memory is therefore simulated."""
-LORA_RANK: Final = 32
-"""The rank of adapters when none is passed."""
 EPOCHS: Final = 3.0
 """Epochs of a training when none are passed."""
 MEAN_S: Final = 8.0

@@ -14,7 +14,6 @@ from .._core.defaults import (
     ALLOCATOR,
     EPOCHS,
     LOADER_WORKERS,
-    LORA_RANK,
     MAX_RETRIES,
     MEAN_S,
     OPTIMIZER,
@@ -280,11 +279,12 @@ def _largest(arguments: argparse.Namespace) -> Any:
     names = _names(arguments.gpus) or []
     if len(names) != 1:
         raise InvalidArgumentError(f"--largest with {len(names)} GPUs", "name one with --gpus")
+    if arguments.lora_rank:
+        raise InvalidArgumentError("--largest with --lora", "leave out --lora: LoRA is shown beside the others")
     return largest_models(
         names[0],
         arguments.largest,
         seconds=15.0 if arguments.max_s is None else arguments.max_s,
-        lora_rank=arguments.lora_rank or LORA_RANK,
         precision=arguments.precision,
         safety_margin=arguments.safety_margin,
     )

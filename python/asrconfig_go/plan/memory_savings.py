@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.declared import Precision
-from .._core.defaults import LORA_RANK, SAFETY_MARGIN, TRACED_MICRO_BATCHES
+from .._core.defaults import SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from .._core.modules import bare
 from .._core.records import to_json
 from .._core.render import Shown, gib
@@ -160,14 +160,12 @@ class LargestModels(Shown, kind="largest models"):
         gpu: The name of the GPU.
         budget_bytes: The memory that a training may use.
         seconds: The seconds of the longest clip.
-        lora_rank: The rank of the adapters.
         models: The models, also those that do not fit.
     """
 
     gpu: str
     budget_bytes: int
     seconds: float
-    lora_rank: int
     models: tuple[TrainableModel, ...]
 
     def largest(self, method: str = "full") -> TrainableModel | None:
@@ -196,20 +194,18 @@ def largest_models(
     family: str = "",
     *,
     seconds: float = 15.0,
-    lora_rank: int = LORA_RANK,
     precision: Precision | None = None,
     safety_margin: float = SAFETY_MARGIN,
 ) -> LargestModels:
     """Return the known models that can be fine-tuned on a GPU: fully, with an 8-bit optimizer, with LoRA.
 
     They are the models of which a recording comes with the package. What the 8-bit optimizer and LoRA take is about the
-    recorded peak, less the gradients and optimizer state that they do without.
+    recorded peak, less the gradients and optimizer state that they do without; the adapters themselves are not counted.
 
     Args:
         gpu: The GPU, a name of the catalogue such as ``"T4"``.
         family: A part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``""`` for all.
         seconds: The seconds of the longest clip.
-        lora_rank: The rank of the adapters, which the result names. What they take themselves is not counted.
         precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None for what suits the GPU.
         safety_margin: The share of GPU memory to use, 0.70 to 0.95.
 
@@ -225,9 +221,8 @@ def largest_models(
         >>> [model.name for model in found.models]
         ['openai/whisper-tiny']
     """
-    for name, value in (("seconds", seconds), ("lora_rank", lora_rank)):
-        if not checked(name, value, float) > 0:
-            raise InvalidArgumentError(f"{name} = {value!r} is too small", "pass a number above 0")
+    if not checked("seconds", seconds, float) > 0:
+        raise InvalidArgumentError(f"seconds = {seconds!r} is too small", "pass a number above 0")
     checked("precision", precision, Precision | None)
     card = HardwareProfile.detect(checked("gpu", gpu, str)).gpus[0]
     check_margin(safety_margin)
@@ -239,7 +234,7 @@ def largest_models(
             f"no recorded model has {family!r} in its name", "try whisper, xls-r, wav2vec2, hubert, wavlm or mms"
         )
     models.sort(key=lambda model: -model.parameters)
-    return LargestModels(card.name, budget, float(seconds), lora_rank, tuple(models))
+    return LargestModels(card.name, budget, float(seconds), tuple(models))
 
 
 def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budget: int) -> Iterator[TrainableModel]:
