@@ -171,6 +171,11 @@ class GuardedStep(Guarded):
 
     ``step(batch)`` is forward, backward and, where the batch completes an accumulation window, the optimizer's step. It
     changes nothing of the model and the optimizer but what a step changes, and needs no clean-up.
+
+    Args:
+        loop: The loop whose batches are computed.
+        bad: Computes them, and looks for bad clips.
+        monitor: Where steps are reported; None for nowhere.
     """
 
     def __init__(self, loop: OwnLoop, bad: BadClips, monitor: Monitor | None) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from asrconfig_go.predict import GPU, HardwareProfile, ModelProfile
 from locations import REPOSITORY
 
 PACKAGE = Path(ac.__file__).parent
+PUBLIC_PACKAGES = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
 PUBLIC: list[str] = vars(ac)["__all__"]  # which the stub leaves out
 
 
@@ -75,6 +79,41 @@ def test_every_exception_is_public_and_in_the_tree() -> None:
             assert name in errors.__all__
             assert issubclass(value, AsrConfigError)
             assert name in (errors.__doc__ or "")
+
+
+def _documented_calls() -> Iterator[tuple[str, list[inspect.Parameter], str]]:
+    """What users call: each public function, constructor and method of our own, with its docstring."""
+
+    def parameters(function: Any) -> list[inspect.Parameter]:
+        return list(inspect.signature(function).parameters.values())
+
+    modules = [ac, *(importlib.import_module(f"asrconfig_go.{name}") for name in sorted(PUBLIC_PACKAGES))]
+    public = [getattr(module, name) for module in modules for name in vars(module)["__all__"]]
+    for value in {id(value): value for value in public}.values():
+        doc = inspect.getdoc(value) or ""
+        if inspect.isfunction(value):
+            yield value.__qualname__, parameters(value), doc
+        elif inspect.isclass(value) and not issubclass(value, Exception):
+            if not dataclasses.is_dataclass(value) and "__init__" in vars(value):
+                yield value.__qualname__, parameters(vars(value)["__init__"])[1:], doc
+            for name, member in vars(value).items():
+                method = getattr(member, "__func__", member)  # of a class method
+                if inspect.isfunction(method) and not name.startswith(("_", "on_")):  # on_…: the Trainer calls them
+                    yield method.__qualname__, parameters(method)[1:], inspect.getdoc(method) or ""
+
+
+def test_every_argument_of_a_public_function_is_documented() -> None:
+    calls = list(_documented_calls())
+    assert len(calls) > 100
+    missing = {}
+    for name, parameters, doc in calls:
+        section = re.split(r"\n(?=\S)", doc.partition("Args:\n")[2])[0]
+        documented = set(re.findall(r"^    \*{0,2}(\w+)(?: \(.*\))?:", section, re.MULTILINE))
+        if documented - {parameter.name for parameter in parameters}:  # one by one, those of **options
+            parameters = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+        if left := [parameter.name for parameter in parameters if parameter.name not in documented]:
+            missing[name] = left
+    assert missing == {}
 
 
 def test_profiles_are_frozen() -> None:
