@@ -66,7 +66,8 @@ func (r Options) Check() error {
 		return wrong(fmt.Sprintf("choose 1 to %d", maxRanks), "ranks = %d", r.Ranks)
 	case r.StepSamples%r.Ranks != 0:
 		return wrong("choose a multiple of the number of processes",
-			"%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
+			"%s a step cannot be shared evenly by %d processes", r.RowKind.Count(r.StepSamples),
+			r.Ranks)
 	case r.Buckets < 1 || r.Buckets > maxBuckets:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
 	}
@@ -89,7 +90,7 @@ func (r Options) tail(n int) ([]int, error) {
 		return []int{}, nil
 	case r.DropLast && n < r.StepSamples:
 		return nil, fault.New(fault.InvalidArgument, "take smaller steps, or keep the last one",
-			"%s are less than a step of %d, and the last step is dropped", r.RowKind.Count(n),
+			"%s make no step of %d, and the last step is dropped", r.RowKind.Count(n),
 			r.StepSamples)
 	case r.DropLast, remainder >= r.Ranks:
 		return []int{remainder}, nil

@@ -203,10 +203,10 @@ func joined(texts ...string) string {
 
 // largestRecord are the known models on one GPU, the largest first.
 type largestRecord struct {
-	GPU      string  `json:"gpu"`
-	Budget   float64 `json:"budget_bytes"`
-	Seconds  float64 `json:"seconds"`
-	Models   []struct {
+	GPU     string  `json:"gpu"`
+	Budget  float64 `json:"budget_bytes"`
+	Seconds float64 `json:"seconds"`
+	Models  []struct {
 		Name       string          `json:"name"`
 		Parameters float64         `json:"parameters"`
 		Full       estimate.Remedy `json:"full"`
