@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from .._core import native
-from .._core.checks import Cluster, DurationUnit, checked
+from .._core.checks import Cluster, DurationUnit, checked, plain
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import Advance, ProgressBar
 from .._core.records import from_json
@@ -111,6 +111,7 @@ def scan_audio(
         >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
         (310, 'mp3', 1.95)
     """
+    sample_size, batch_size = plain(sample_size), plain(batch_size)
     for name, count, hint in (
         ("sample_size", sample_size, "None measures every file"),
         ("batch_size", batch_size, "8 is usual, 1 the least"),

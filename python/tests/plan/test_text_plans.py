@@ -62,7 +62,7 @@ def test_options_of_lengths_are_told_in_tokens(options: dict[str, Any]) -> None:
     explained = repr(manager.explain())
     assert speech_words(explained) == []
     if "max_length_s" in options:
-        assert "Over max_length_s = 0.6 s (30 tokens)" in explained
+        assert "Left out over max_length_s = 0.6 s (30 tokens)" in explained
         selected, selection = config.select(texts(400), manager.durations)
         assert "of 400 texts kept" in repr(selection)
         assert "longer than 30 tokens left out" in repr(selection)
