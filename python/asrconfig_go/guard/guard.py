@@ -295,8 +295,9 @@ class Guard(Guarded):
         model = self._ranks.inner(self.trainer.model_wrapped)
         with cpu_generators_kept():
             if place == "training":
+                before = self._engine.left_out.count
                 self._engine.rehearse(batch, (model, (), {}))
-                self._engine.left_out.count = 0
+                self._engine.left_out.count = before
             else:
                 model.eval()
                 self._evaluation.prediction_step(model, batch, prediction_loss_only=False)

@@ -93,6 +93,7 @@ class GuardedTraining:
         if own:
             self._undo.callback(self._guard.detach)
         self._events_before, self._bad_before = len(self._guard.events), len(self._guard.bad_batches)
+        self._skipped_before, self._bad_clips_before = self._guard.skipped, self._guard.bad_clips
         self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
         self._record = self._start.record
         self._events, self._bad_batches = list(self._record.events), list(self._record.bad_batches)
@@ -202,7 +203,8 @@ class GuardedTraining:
         """The incidents of all processes, or of this one while the training runs."""
         guard = self._guard
         events, bad_batches = guard.events[self._events_before :], guard.bad_batches[self._bad_before :]
-        return self._of_ranks or [_Incidents(events, bad_batches, guard.skipped, guard.bad_clips)]
+        skipped, bad_clips = guard.skipped - self._skipped_before, guard.bad_clips - self._bad_clips_before
+        return self._of_ranks or [_Incidents(events, bad_batches, skipped, bad_clips)]
 
     def _news(self) -> bool:
         """Update the record; returns whether it changed."""

@@ -140,6 +140,8 @@ def test_the_manager_reports_and_a_resumed_run_names_the_right_row(tmp_path: Pat
     assert f"row {order[0]}" in repr(manager.report) and "1 sample left out: loss" in repr(manager.report)
     record = json.loads((tmp_path / "run/.asrconfig/run.json").read_text())
     assert record["bad_batches"][0]["clips"][0]["row"] == order[0]
+    manager.train(again, resume=True, verbose=False)
+    assert (guard.bad_clips, manager.report.bad_samples) == (1, 0), "nothing was left to train"
     manager.train(bad_trainer(tmp_path / "run", bad=None, seed=0, **settings), resume=True, verbose=False)
     assert len(manager.report.bad_batches) == 1, "of the earlier process"
 
