@@ -265,10 +265,16 @@ class TracedAnswers:
         A whole step leaves other gaps between blocks than three micro-batches, and the next step's inputs are placed
         before its own are freed.
         """
-        budget_bytes, share, fewer = self._wanted.budget_bytes, self._wanted.share, 1
-        while batch < share and self._peak(batch + 1)["bytes"] <= budget_bytes:
-            batch += 1
-        while batch and self._peak(batch)["bytes"] > budget_bytes:
+
+        def fits(clips: int) -> bool:
+            return bool(self._peak(clips)["bytes"] <= self._wanted.budget_bytes)
+
+        larger, fewer = batch, 1
+        while larger < self._wanted.share and fits(larger + 1):
+            larger += 1
+        if larger > batch:
+            return larger
+        while batch and not fits(batch):
             batch, fewer = max(batch - fewer, int(batch > 1)), 2 * fewer
         return batch
 

@@ -13,12 +13,10 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.__main__ import _parser
-from doc_pages import GUIDES, blocks, name_of
+from doc_pages import GUIDES, PUBLIC_PACKAGES, blocks, name_of
 from locations import REPOSITORY
 
 README = REPOSITORY / "README.md"
-PACKAGE = Path(ac.__file__).parent
-PUBLIC_PACKAGES = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
 
 
 def _documented() -> list[tuple[str, str]]:

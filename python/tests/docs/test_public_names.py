@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +20,9 @@ from asrconfig_go.data import Clip, DatasetProfile
 from asrconfig_go.errors import AsrConfigError, NotFoundError
 from asrconfig_go.plan import Decision
 from asrconfig_go.predict import GPU, HardwareProfile, ModelProfile
+from doc_pages import PACKAGE, PUBLIC_PACKAGES
 from locations import REPOSITORY
 
-PACKAGE = Path(ac.__file__).parent
-PUBLIC_PACKAGES = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
 PUBLIC: list[str] = vars(ac)["__all__"]  # which the stub leaves out
 
 

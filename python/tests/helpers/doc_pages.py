@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 
+import asrconfig_go
 from locations import REPOSITORY
 
 GUIDES = sorted((REPOSITORY / "docs").glob("*.md")) + sorted((REPOSITORY / "docs" / "reference").glob("*.md"))
@@ -16,6 +17,9 @@ GENERATED = REPOSITORY / "docs" / "reference" / "operations.md"  # by the build 
 GUIDES = [page for page in GUIDES if page != GENERATED]
 OTHERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 OTHERS += sorted((REPOSITORY / "benchmarks").rglob("*.md"))
+
+PACKAGE = Path(asrconfig_go.__file__).parent
+PUBLIC_PACKAGES = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
 
 _FENCE = re.compile(r"^(?P<fence>`{3,})(?P<language>.*)$")
 _MARK = re.compile(r"^<!-- (?P<word>not run|checked)(?:: (?P<text>.*))? -->$")
