@@ -134,7 +134,7 @@ func TestScanListsRows(t *testing.T) {
 		}
 		require.Equal(t, page.want, names)
 	}
-	measured, _ := scanned(t, map[string]any{"clips": []map[string]any{{"path": "a.wav", "duration_s": 1}}})
+	measured := inRows(t, map[string]any{"path": "a.wav", "duration_s": 1})
 	table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{measured}, Limit: 1})
 	require.Empty(t, table.Rows)
 	_, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}})

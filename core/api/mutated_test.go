@@ -135,7 +135,7 @@ func (m mutator) bytes(text []byte) []byte {
 		}
 		return append(text, make([]byte, m.IntN(50)/42)...)
 	case 3:
-		if !bytes.Contains(text, []byte(`"buffers"`)) && !bytes.Contains(text, []byte(`"arrow"`)) {
+		if !bytes.Contains(text, []byte(`"buffer"`)) && !bytes.Contains(text, []byte(`"arrow"`)) {
 			text[m.IntN(len(text))] = byte(m.IntN(256))
 		}
 	case 4:
@@ -193,7 +193,7 @@ func (m mutator) like(value any) any {
 }
 
 // addresses are the fields that hold addresses of buffers, where any number is valid.
-var addresses = map[string]bool{"address": true, "indices": true, "valid": true, "offsets": true, "data": true, "buffers": true, "arrow": true}
+var addresses = map[string]bool{"address": true, "indices": true, "valid": true, "offsets": true, "data": true, "buffer": true, "arrow": true}
 
 func decoded(t *testing.T, text []byte) map[string]any {
 	t.Helper()
@@ -230,11 +230,10 @@ var moreSeeds = []string{
 	`{"v":1,"op":"monitor.start","args":{"interval_ms":100,"pid":0,"visible_devices":null,"library_path":"none.so","root":"folder"}}`,
 	`{"v":1,"op":"scan.open","args":{"workers":2}}`,
 	`{"v":1,"op":"scan.start","args":{"workers":2,"paths":["text","zero","pipe","folder","none.wav"]}}`,
-	`{"v":1,"op":"scan.start","args":{"clips":[{"path":"a.wav","seconds":2.5},{"path":"b.wav","seconds":3}],"sample_size":1,"seed":7}}`,
 	`{"v":1,"op":"scan.start","args":{"manifest":"list.jsonl","texts":true,"text_field":"text"}}`,
 	`{"v":1,"op":"scan.start","args":{"manifest":"list.jsonl","list":true,"audio_field":"path","columns":["split"]}}`,
 	`{"v":1,"op":"scan.start","args":{"folder":"."}}`,
-	`{"v":1,"op":"scan.add","args":{"job":999999,"paths":["clip.wav"],"path_rows":[3],"clips":[],"rows":[]}}`,
+	`{"v":1,"op":"scan.add","args":{"job":999999,"rows":[{"path":"clip.wav"},{"path":"a.wav","duration_s":2.5},{"path":"b.wav","error":"gone"}]}}`,
 	`{"v":1,"op":"scan.start","args":{"shards":["text"],"texts":true}}`,
 	`{"v":1,"op":"scan.start","args":{"folder":".","part":{"index":1,"count":3}}}`,
 	`{"v":1,"op":"scan.add","args":{"job":999999,"page":{"count":1,"kind_list":[{}],"claims":[],"errors":[{"index":0,"error":"bad"}],"listing":7}}}`,

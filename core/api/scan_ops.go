@@ -44,8 +44,7 @@ const (
 
 type scanArgs struct {
 	dataset.Request
-	Buffers []bufferArgs `json:"buffers"`
-	Arrow   *arrowArgs   `json:"arrow"`
+	Arrow *arrowArgs `json:"arrow"`
 }
 
 // attach takes more paths, each ended by a zero byte, after those in the JSON.
@@ -65,23 +64,20 @@ func (a *scanArgs) attach(b []byte) error {
 
 // bufferArgs is memory of the caller, which keeps it alive and unchanged until the scan is over.
 type bufferArgs struct {
-	Name    string  `json:"name"`
+	Name    string  `json:"-"` // for messages
 	Address uintptr `json:"address"`
 	Size    int     `json:"size"` // bytes
 }
 
-// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an
-// Arrow column. scan.poll reports when it is done.
+// startScan begins to list and measure audio: a folder, files, a manifest, shards or an Arrow
+// column. scan.poll reports when it is done.
 func startScan(a scanArgs) (jobRef, error) {
 	var err error
-	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
-		return jobRef{}, err
-	}
 	if a.Request.Arrow, err = a.Arrow.view(); err != nil {
 		return jobRef{}, err
 	}
 	job := newScanJob()
-	if err := job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) {
+	if err := job.run(a.Arrow != nil, func() (dataset.Result, error) {
 		return dataset.Scan(job.ctx, a.Request, &job.progress)
 	}); err != nil {
 		return jobRef{}, err
@@ -102,8 +98,14 @@ func openScan(o dataset.Options) (jobRef, error) {
 type addArgs struct {
 	openedRef
 	dataset.Piece
-	Buffers []bufferArgs `json:"buffers"`
-	Arrow   *arrowArgs   `json:"arrow"`
+	Rows  []rowArgs  `json:"rows"` // in order
+	Arrow *arrowArgs `json:"arrow"`
+}
+
+// rowArgs is a clip, which is measured unless it has a duration or an error already.
+type rowArgs struct {
+	profile.Clip
+	Buffer *bufferArgs `json:"buffer"` // an encoded file in memory; absent: the file at path
 }
 
 // attach takes the columns of the page.
@@ -119,16 +121,23 @@ func (a *addArgs) attach(b []byte) error {
 // addToScan begins to measure a piece, or to take over a page of scan.clips of another scan with
 // its columns after the zero byte of the request; scan.poll reports when it is done.
 func addToScan(job *scanJob, a addArgs) (_ struct{}, err error) {
-	if a.Piece.Buffers, err = buffersOf(a.Buffers); err != nil {
-		return struct{}{}, err
-	}
 	if a.Piece.Arrow, err = a.Arrow.view(); err != nil {
 		return struct{}{}, err
 	}
-	return struct{}{}, job.run(len(a.Buffers) > 0 || a.Arrow != nil,
-		func() (dataset.Result, error) {
-			return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
-		})
+	borrowed := a.Arrow != nil
+	for _, row := range a.Rows {
+		var data []byte
+		if row.Buffer != nil {
+			borrowed, row.Buffer.Name = true, row.Path
+			if data, err = row.Buffer.bytes(); err != nil {
+				return struct{}{}, err
+			}
+		}
+		a.Piece.Rows = append(a.Piece.Rows, dataset.PieceRow{Clip: row.Clip, Data: data})
+	}
+	return struct{}{}, job.run(borrowed, func() (dataset.Result, error) {
+		return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
+	})
 }
 
 type endArgs struct {
@@ -155,18 +164,6 @@ func (r openedRef) found() (*scanJob, error) {
 			"scan %d does not accept pieces", r.Job)
 	}
 	return job, err
-}
-
-func buffersOf(args []bufferArgs) ([]dataset.Buffer, error) {
-	var buffers []dataset.Buffer
-	for _, b := range args {
-		data, err := b.bytes()
-		if err != nil {
-			return nil, err
-		}
-		buffers = append(buffers, dataset.Buffer{Name: b.Name, Data: data})
-	}
-	return buffers, nil
 }
 
 // bytes views the caller's memory. The address comes from ctypes, so the garbage collector has no

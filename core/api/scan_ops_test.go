@@ -85,6 +85,22 @@ func scanned(t *testing.T, args any) (job uint64, last polled) {
 	return job, polling(t, job)
 }
 
+// inRows runs a scan of rows that come one by one.
+func inRows(t *testing.T, rows ...any) (job uint64) {
+	t.Helper()
+	job = answered[jobRef](t, "scan.open", map[string]any{}).Job
+	answered[struct{}](t, "scan.add", map[string]any{"job": job, "rows": rows})
+	polling(t, job)
+	answered[struct{}](t, "scan.end", map[string]any{"job": job, "source": "rows"})
+	polling(t, job)
+	return job
+}
+
+// bufferRow is a row with a file in memory, which must stay alive.
+func bufferRow(name string, file []byte) map[string]any {
+	return map[string]any{"path": name, "buffer": map[string]any{"address": uintptr(unsafe.Pointer(unsafe.SliceData(file))), "size": len(file)}}
+}
+
 // wav is a 16-bit mono file of 16 kHz.
 func wav(seconds float64) []byte {
 	data := make([]byte, 2*int(16000*seconds))
@@ -158,9 +174,7 @@ func TestPathsAreAttached(t *testing.T) {
 
 func TestScanReadsTheCallersMemory(t *testing.T) {
 	file := wav(2)
-	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
-	empty := map[string]any{"name": "empty", "address": 0, "size": 0}
-	job, _ := scanned(t, map[string]any{"buffers": []any{buffer, empty}})
+	job := inRows(t, bufferRow("two seconds", file), bufferRow("empty", nil))
 	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 2})
 	runtime.KeepAlive(file)
 	require.Equal(t, 2.0, secondsOf(clips, 0))
@@ -188,16 +202,20 @@ func TestScanInPieces(t *testing.T) {
 	opened := answered[jobRef](t, "scan.open", map[string]any{})
 	_, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "not summed up yet")
-	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	for range 2 {
-		_, code = ask[struct{}](t, "scan.add", map[string]any{
-			"job": opened.Job, "buffers": []any{buffer}, "buffer_rows": []int{2}, "paths": []string{path}, "path_rows": []int{0},
-			"clips": []any{map[string]any{"path": "given", "duration_s": 3, "sample_rate": 8000, "method": "given"}}, "clip_rows": []int{1},
-		})
+		_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "rows": []any{
+			map[string]any{"path": path},
+			map[string]any{"path": "given", "duration_s": 3, "sample_rate": 8000, "method": "given"},
+			bufferRow("two seconds", file),
+		}})
 		require.Empty(t, code)
 		polling(t, opened.Job)
 	}
 	runtime.KeepAlive(file)
+	for _, buffer := range []map[string]any{{"address": 0, "size": 4}, {"address": 4096, "size": -1}} {
+		_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "rows": []any{map[string]any{"path": "a.flac", "buffer": buffer}}})
+		require.Equal(t, fault.InvalidArgument, code)
+	}
 	population := 12
 	answered[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "rows", "population": population, "sampled": true})
 	require.Equal(t, polled{Finished: true, Total: 6, Done: 6}, polling(t, opened.Job))
@@ -207,10 +225,10 @@ func TestScanInPieces(t *testing.T) {
 	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[32*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
 
-	answered[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})
+	answered[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "population": 1})
 	polling(t, opened.Job)
 	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
-	require.Equal(t, fault.InvalidArgument, code, "a path without its row number")
+	require.Equal(t, fault.InvalidArgument, code, "a population smaller than its sample")
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a failed scan goes on failing")
 	job, _ := scanned(t, map[string]any{"paths": []string{path}})

@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"cmp"
 	"context"
 	"hash/crc32"
 	"runtime"
@@ -22,40 +21,30 @@ type Collection struct {
 // NewCollection starts an empty one.
 func NewCollection(o Options) *Collection { return &Collection{options: o, clips: new(Clips)} }
 
-// Piece is some rows of a source. Each list has the row numbers of its elements beside it, by which
-// they are put in order.
+// Piece is some rows of a source: one by one, of a table, or of a page.
 type Piece struct {
-	Clips      []profile.Clip `json:"clips"` // known already
-	ClipRows   []int          `json:"clip_rows"`
-	Paths      []string       `json:"paths"` // of files
-	PathRows   []int          `json:"path_rows"`
-	Buffers    []Buffer       `json:"-"` // encoded files in memory, unchanged until Add returns
-	BufferRows []int          `json:"buffer_rows"`
-	// rows of a table, instead of all these, unchanged until Add returns
-	Arrow *Arrow `json:"-"`
-	// Page is one of another scan, with its Columns, instead of all these: a scan of a Part
-	// elsewhere.
+	Rows  []PieceRow `json:"-"` // in order
+	Arrow *Arrow     `json:"-"` // of a table, unchanged until Add returns
+	// Page is one of another scan, with its Columns: a scan of a Part elsewhere.
 	Page    *Page  `json:"page"`
 	Columns []byte `json:"-"`
 }
 
+// PieceRow is a clip, which is measured unless it has a duration or an error already.
+type PieceRow struct {
+	profile.Clip
+	Data []byte // an encoded file in memory, unchanged until Add returns; nil: the file at Path
+}
+
 // Add measures a piece and appends its clips. Errors are InvalidArgument and Cancelled.
 func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
-	if len(piece.Clips) != len(piece.ClipRows) || len(piece.Paths) != len(piece.PathRows) ||
-		len(piece.Buffers) != len(piece.BufferRows) {
-		return fault.New(fault.InvalidArgument, "pass one row number for each element",
-			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips),
-			len(piece.Paths), len(piece.Buffers),
-			len(piece.ClipRows), len(piece.PathRows), len(piece.BufferRows))
-	}
-	if p == nil {
-		p = new(Progress)
-	}
 	if piece.Page != nil {
 		if err := c.clips.read(piece.Page, piece.Columns); err != nil {
 			return err
 		}
-		p.add(piece.Page.Count, len(piece.Page.Errors))
+		if p != nil {
+			p.add(piece.Page.Count, len(piece.Page.Errors))
+		}
 		return nil
 	}
 	if piece.Arrow != nil {
@@ -169,27 +158,17 @@ func (c *Collection) sum(ctx context.Context, source string, sample *Subsample, 
 	return Result{Profile: sum, Clips: c.clips}, nil
 }
 
-// entries puts the elements of a piece in the order of their rows.
+// entries are the rows that come one by one.
 func (p *Piece) entries() []entry {
-	type numbered struct {
-		row int
-		entry
-	}
-	all := make([]numbered, 0, len(p.Clips)+len(p.Paths)+len(p.Buffers))
-	for i := range p.Clips {
-		all = append(all, numbered{p.ClipRows[i], entry{path: p.Clips[i].Path, clip: &p.Clips[i]}})
-	}
-	for i, path := range p.Paths {
-		all = append(all, numbered{p.PathRows[i], entry{path: path}})
-	}
-	for i := range p.Buffers {
-		all = append(all, numbered{p.BufferRows[i],
-			entry{path: p.Buffers[i].Name, data: &p.Buffers[i].Data}})
-	}
-	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
-	entries := make([]entry, len(all))
-	for i := range all {
-		entries[i] = all[i].entry
+	entries := make([]entry, len(p.Rows))
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		entries[i].path = row.Path
+		if row.DurationS != nil || row.Error != "" {
+			entries[i].clip = &row.Clip
+		} else if row.Data != nil {
+			entries[i].data = &row.Data
+		}
 	}
 	return entries
 }

@@ -126,7 +126,7 @@ func TestManifestScan(t *testing.T) {
 	assert.Equal(t, []string{"wavs/a.wav", "wavs/b.wav", "wavs/a.wav", "list.csv:5"}, names(result.Clips, root))
 	assert.Equal(t, 2, result.Profile.MeasuredCount)
 	one := 1
-	sampled := scan(t, Request{Manifest: root + "/list.csv", SampleSize: &one, Ending: Ending{AllowEmpty: true}}).Profile
+	sampled := scan(t, Request{Manifest: root + "/list.csv", SampleSize: &one, AllowEmpty: true}).Profile
 	assert.Contains(t, fmt.Sprint(sampled.BadFiles), "list.csv:5", "bad lines are always told")
 }
 
@@ -303,7 +303,7 @@ func FuzzKaldi(f *testing.F) {
 	f.Fuzz(func(t *testing.T, scp, segments, durations string) {
 		root := tree(t, map[string][]byte{"wav.scp": []byte(scp), "segments": []byte(segments), "utt2dur": []byte(durations), "a.wav": wavOf(16000)})
 		for _, name := range []string{"wav.scp", "segments", "utt2dur"} {
-			result, err := Scan(t.Context(), Request{Manifest: filepath.Join(root, name), Ending: Ending{AllowEmpty: true}, Texts: true}, nil)
+			result, err := Scan(t.Context(), Request{Manifest: filepath.Join(root, name), AllowEmpty: true, Texts: true}, nil)
 			if err != nil {
 				assert.NotEqual(t, fault.Internal, fault.From(err).Code)
 				continue
@@ -323,7 +323,7 @@ func FuzzLhotse(f *testing.F) {
 	f.Add(`{"audio_filepath":"a.wav","offset":0.5,"duration":1e308}`)
 	f.Fuzz(func(t *testing.T, line string) {
 		root := tree(t, map[string][]byte{"m.jsonl": []byte(line), "a.wav": wavOf(16000)})
-		result, err := Scan(t.Context(), Request{Manifest: root + "/m.jsonl", Ending: Ending{AllowEmpty: true}, Texts: true}, nil)
+		result, err := Scan(t.Context(), Request{Manifest: root + "/m.jsonl", AllowEmpty: true, Texts: true}, nil)
 		if err != nil {
 			assert.NotEqual(t, fault.Internal, fault.From(err).Code)
 			return

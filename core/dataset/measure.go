@@ -203,8 +203,6 @@ func (c *Clips) given(clip *profile.Clip, r *row) {
 	switch d := clip.DurationS; {
 	case clip.Error != "":
 		r.bad(clip.Error)
-	case d == nil:
-		r.bad("its duration is not known")
 	case math.IsNaN(*d) || math.IsInf(*d, 0) || *d <= 0, *d > maxClipS:
 		r.bad(fmt.Sprintf("has a duration of %v s", *d))
 	default:

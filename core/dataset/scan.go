@@ -114,11 +114,6 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 		transcripts = texts(picked)
 	}
 	entries, listed, picked = nil, nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
-	if r.Sampled || r.Population != nil {
-		if sample, err = r.sample(c.clips.Len()); err != nil {
-			return Result{}, err
-		}
-	}
 	result, err := c.sum(ctx, source, sample, r.AllowEmpty, r.Manifest != "")
 	if err != nil { // perhaps cancelled: giving memory back takes a while
 		return Result{}, err

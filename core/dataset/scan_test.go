@@ -148,7 +148,7 @@ func TestNotFilesInAFolder(t *testing.T) {
 			assert.Equal(t, want, result.Clips.At(i).Error)
 		}
 	}
-	listed := scan(t, Request{Paths: []string{root + "/folder.wav"}, Ending: Ending{AllowEmpty: true}})
+	listed := scan(t, Request{Paths: []string{root + "/folder.wav"}, AllowEmpty: true})
 	assert.Equal(t, "is a folder, not a file", listed.Clips.At(0).Error)
 }
 
@@ -162,7 +162,9 @@ func TestPaths(t *testing.T) {
 }
 
 func TestBuffersAndClips(t *testing.T) {
-	result := scan(t, Request{Buffers: []Buffer{{"x", wavOf(16000)}, {"y", []byte("no")}, {"z", nil}}})
+	rows := []PieceRow{bufferRow("x", wavOf(16000)), bufferRow("y", []byte("no")), bufferRow("z", []byte{})}
+	result, err := added(t, Ending{Source: "3 buffers"}, rows...)
+	require.NoError(t, err)
 	assert.Equal(t, []string{"x", "y", "z"}, names(result.Clips, "/"))
 	assert.EqualValues(t, 32044, result.Clips.At(0).SizeBytes)
 	assert.Equal(t, "is empty", result.Clips.At(2).Error)
@@ -171,25 +173,48 @@ func TestBuffersAndClips(t *testing.T) {
 	seconds := func(s float64) profile.Clip {
 		return profile.Clip{DurationS: &s, SampleRate: 16000, Channels: 1, Codec: "array", Method: "given"}
 	}
-	clips := []profile.Clip{seconds(1), {Path: "odd"}, seconds(math.NaN()), seconds(0), seconds(-1), seconds(math.Inf(1)), seconds(1e300), {Error: "gone"}, seconds(3)}
-	result = scan(t, Request{Clips: clips, Ending: Ending{Source: "9 arrays"}})
+	rows = nil
+	for _, clip := range []profile.Clip{seconds(1), {Path: "odd"}, seconds(math.NaN()), seconds(0), seconds(-1), seconds(math.Inf(1)), seconds(1e300), {Error: "gone"}, seconds(3)} {
+		rows = append(rows, PieceRow{Clip: clip})
+	}
+	result, err = added(t, Ending{Source: "9 arrays"}, rows...)
+	require.NoError(t, err)
 	assert.Equal(t, 2, result.Profile.MeasuredCount)
 	assert.Len(t, result.Profile.BadFiles, 7)
 	assert.Equal(t, "9 arrays", result.Profile.Source)
 	assert.Equal(t, map[string]int{"array": 2}, result.Profile.Codecs)
-	_, err := json.Marshal([]any{result.Profile, all(result.Clips)})
+	_, err = json.Marshal([]any{result.Profile, all(result.Clips)})
 	require.NoError(t, err, "no number that JSON cannot carry")
 
 	population := 100
-	d := scan(t, Request{Clips: clips[:1], Ending: Ending{Population: &population, Sampled: true}}).Profile
+	result, err = added(t, Ending{Population: &population, Sampled: true}, rows[0])
+	require.NoError(t, err)
+	d := result.Profile
 	assert.Equal(t, []any{100, 1, true}, []any{d.SampleCount, d.MeasuredCount, d.Sampled})
 	assert.InDelta(t, 100.0/3600, d.TotalHours, 1e-12)
-	d = scan(t, Request{Clips: clips[:1], Ending: Ending{Sampled: true}}).Profile
-	assert.Equal(t, []any{1, true}, []any{d.SampleCount, d.Sampled})
+	result, err = added(t, Ending{Sampled: true}, rows[0])
+	require.NoError(t, err)
+	assert.Equal(t, []any{1, true}, []any{result.Profile.SampleCount, result.Profile.Sampled})
+	population = 1
+	_, err = added(t, Ending{Population: &population}, rows[:2]...)
+	isFault(t, err, fault.InvalidArgument, "population is 1 with 2 clips")
+}
+
+// bufferRow is a row with a file in memory.
+func bufferRow(name string, data []byte) PieceRow {
+	return PieceRow{Clip: profile.Clip{Path: name}, Data: data}
+}
+
+// added sums up rows that come one by one.
+func added(t *testing.T, e Ending, rows ...PieceRow) (Result, error) {
+	t.Helper()
+	c := NewCollection(Options{})
+	require.NoError(t, c.Add(t.Context(), &Piece{Rows: rows}, nil))
+	return c.Finish(t.Context(), e)
 }
 
 func TestRefusedRequests(t *testing.T) {
-	zero, one := 0, 1
+	zero := 0
 	root := tree(t, map[string][]byte{"readme.txt": []byte("x"), "f/bad.wav": nil, "f/worse.wav": []byte("hi")})
 	cases := []struct {
 		name  string
@@ -197,13 +222,10 @@ func TestRefusedRequests(t *testing.T) {
 		code  fault.Code
 		texts []string
 	}{
-		{"no source", Request{}, fault.InvalidArgument, []string{"no source"}},
+		{"no source", Request{}, fault.InvalidArgument, []string{"0 sources given"}},
 		{"two sources", Request{Folder: root, Paths: []string{"x"}}, fault.InvalidArgument, []string{"2 sources given"}},
-		{"empty list", Request{Paths: []string{}}, fault.EmptyDataset, []string{"list of paths is empty"}},
 		{"sample of 0", Request{Folder: root, SampleSize: &zero}, fault.InvalidArgument, []string{"sample_size is 0"}},
 		{"workers -1", Request{Folder: root, Options: Options{Workers: -1}}, fault.InvalidArgument, []string{"workers is -1"}},
-		{"population without clips", Request{Folder: root, Ending: Ending{Population: &one}}, fault.InvalidArgument, []string{"population"}},
-		{"population too small", Request{Clips: make([]profile.Clip, 2), Ending: Ending{Population: &one}}, fault.InvalidArgument, []string{"population is 1 with 2 clips"}},
 		{"missing folder", Request{Folder: root + "/nope"}, fault.NotFound, []string{"folder " + root + "/nope", "no such file"}},
 		{"file as folder", Request{Folder: root + "/readme.txt"}, fault.InvalidArgument, []string{"is not a folder"}},
 		{"empty folder", Request{Folder: t.TempDir()}, fault.EmptyDataset, []string{"no audio in folder", ".wav", ".flac"}},
@@ -215,10 +237,9 @@ func TestRefusedRequests(t *testing.T) {
 			isFault(t, err, c.code, c.texts...)
 		})
 	}
-	d := scan(t, Request{Folder: root, Ending: Ending{AllowEmpty: true}}).Profile
+	d := scan(t, Request{Folder: root, AllowEmpty: true}).Profile
 	assert.Equal(t, 0, d.MeasuredCount)
 	assert.Len(t, d.BadFiles, 2)
-	assert.Zero(t, scan(t, Request{Paths: []string{}, Ending: Ending{AllowEmpty: true}}).Profile.SampleCount)
 }
 
 func TestSample(t *testing.T) {
@@ -300,7 +321,7 @@ func TestCancel(t *testing.T) {
 	cancel()
 	root := tree(t, map[string][]byte{"a.wav": wavOf(1), "list.csv": []byte("path\na.wav\n"), "list.tsv": []byte("path\na.wav\n"), "list.jsonl": []byte(`{"path":"a.wav"}`)})
 	for _, r := range []Request{
-		{Folder: root}, {Paths: []string{root}}, {Paths: []string{root + "/a.wav"}}, {Buffers: []Buffer{{"x", wavOf(1)}}},
+		{Folder: root}, {Paths: []string{root}}, {Paths: []string{root + "/a.wav"}},
 		{Manifest: root + "/list.csv"}, {Manifest: root + "/list.tsv"}, {Manifest: root + "/list.jsonl"},
 	} {
 		_, err := Scan(ended, r, nil)

@@ -17,8 +17,7 @@ import (
 // maxWorkers bounds the parallel reads.
 const maxWorkers = 64
 
-// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards, Buffers, Arrow and
-// Clips is given.
+// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards and Arrow is given.
 type Request struct {
 	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions),
 	// in the order of names. Linked files and folders are followed, each folder once, so that loops
@@ -36,12 +35,8 @@ type Request struct {
 	Manifest string `json:"manifest"`
 	// Shards are tar archives of audio (WebDataset), which are not unpacked. See shardPaths.
 	Shards []string `json:"shards"`
-	// Buffers are encoded files in memory, which must stay unchanged until Scan returns.
-	Buffers []Buffer `json:"-"`
 	// Arrow is a column of a table in memory, which must stay unchanged until Scan returns.
 	Arrow *Arrow `json:"-"`
-	// Clips are known already, arrays for example, and only summed up.
-	Clips []profile.Clip `json:"clips"`
 
 	// Texts reads transcripts from a manifest, a Kaldi folder or shards. TextField names the
 	// column, the field or the member's extension that holds it; without it, the first of
@@ -69,17 +64,12 @@ type Request struct {
 	SampleSize *int `json:"sample_size"`
 	Options
 
-	Ending // without a source, a name is made here
+	Source     string `json:"source"`      // what to call it in the profile; "": a name is made here
+	AllowEmpty bool   `json:"allow_empty"` // see Ending
 }
 
 // Extensions are those of the files that a folder is searched for, lower case with their dot.
 func Extensions() []string { return audio.Extensions() }
-
-// Buffer is one encoded file in memory.
-type Buffer struct {
-	Name string
-	Data []byte
-}
 
 // Progress may be read while Scan runs.
 type Progress struct {
@@ -105,19 +95,18 @@ type Result struct {
 
 // check refuses what cannot be meant, before anything is read.
 func (r Request) check() error {
-	count, empty := r.sources()
+	sources := 0
+	for _, given := range []bool{r.Folder != "", len(r.Paths) > 0, r.Manifest != "",
+		len(r.Shards) > 0, r.Arrow != nil} {
+		if given {
+			sources++
+		}
+	}
 	switch {
-	case count > 1:
-		return fault.New(fault.InvalidArgument, "scan them one after another",
-			"%d sources given instead of one of folder, paths, manifest, shards, buffers, clips",
-			count)
-	case count == 0 && empty != "" && !r.AllowEmpty:
-		return fault.New(fault.EmptyDataset, "check how the list was made",
-			"the list of %s is empty", empty)
-	case count == 0 && empty == "":
+	case sources != 1:
 		return fault.New(fault.InvalidArgument,
-			"name a folder, a list of paths, a manifest, shards, buffers or clips",
-			"no source given")
+			"name a folder, a list of paths, a manifest, shards or a table",
+			"%d sources given instead of one", sources)
 	case r.List && r.Manifest == "" && r.Folder == "":
 		return fault.New(fault.InvalidArgument, "name a folder or a manifest",
 			"only the rows of a manifest and the files of a folder can be listed")
@@ -132,35 +121,8 @@ func (r Request) check() error {
 		return fault.New(fault.InvalidArgument,
 			"scan the sample on one machine, or leave sample_size out",
 			"sample_size given for a part of a source")
-	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
-		return fault.New(fault.InvalidArgument, "population counts all clips, also those not given",
-			"population is %d with %d clips given", *r.Population, len(r.Clips))
-	case r.SampleSize != nil && (r.Sampled || r.Population != nil):
-		return fault.New(fault.InvalidArgument, "leave sample_size out",
-			"sample_size given for clips that are a sample already")
 	}
 	return r.Options.Check()
-}
-
-// sources counts the sources that say something, and names a list that was given but is empty.
-func (r Request) sources() (count int, empty string) {
-	for _, s := range []struct {
-		name     string
-		there    bool
-		elements int
-	}{
-		{"folder", r.Folder != "", 1}, {"paths", r.Paths != nil, len(r.Paths)},
-		{"manifest", r.Manifest != "", 1},
-		{"shards", r.Shards != nil, len(r.Shards)}, {"buffers", r.Buffers != nil, len(r.Buffers)},
-		{"arrow", r.Arrow != nil, 1}, {"clips", r.Clips != nil, len(r.Clips)},
-	} {
-		if s.there && s.elements > 0 {
-			count++
-		} else if s.there {
-			empty = s.name
-		}
-	}
-	return count, empty
 }
 
 // list finds what there is to measure and gives the source a name.
@@ -202,19 +164,9 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 	case len(r.Paths) > 0:
 		entries, err = listPaths(ctx, r.Paths)
 		name = fmt.Sprintf("list of %s", fault.Plural(len(r.Paths), "path"))
-	case r.Arrow != nil:
+	default:
 		entries, err = r.Arrow.entries(ctx)
 		name = fmt.Sprintf("table of %s", fault.Plural(len(entries), "row"))
-	case len(r.Buffers) > 0:
-		for i := range r.Buffers {
-			entries = append(entries, entry{path: r.Buffers[i].Name, data: &r.Buffers[i].Data})
-		}
-		name = fault.Plural(len(r.Buffers), "buffer")
-	default:
-		for i := range r.Clips {
-			entries = append(entries, entry{path: r.Clips[i].Path, clip: &r.Clips[i]})
-		}
-		name = fault.Plural(len(r.Clips), "clip")
 	}
 	if r.Source != "" {
 		name = r.Source

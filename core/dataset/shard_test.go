@@ -128,7 +128,7 @@ func TestTruncatedShards(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.tar")
 	for n := range len(whole) - 1024 {
 		require.NoError(t, os.WriteFile(path, whole[:n], 0o600))
-		result := scan(t, Request{Shards: []string{path}, Ending: Ending{AllowEmpty: true}})
+		result := scan(t, Request{Shards: []string{path}, AllowEmpty: true})
 		if n >= 512+44+200 {
 			require.Positive(t, result.Clips.Len(), n)
 			require.Equal(t, 100.0/16000, *result.Clips.At(0).DurationS, n)

@@ -95,7 +95,7 @@ func TestFoldersOfStorageThatDoesNotAnswer(t *testing.T) {
 func TestPiecesOfStorageThatDoesNotAnswer(t *testing.T) {
 	unreachable(t, "gone", 1<<40)
 	c := NewCollection(Options{})
-	err := c.Add(context.Background(), &Piece{Paths: []string{"gone.wav"}, PathRows: []int{0}}, nil)
+	err := c.Add(context.Background(), &Piece{Rows: []PieceRow{bufferRow("gone.wav", nil)}}, nil)
 	assert.True(t, fault.Is(err, fault.Storage), "%v", err)
 }
 
@@ -125,7 +125,9 @@ func TestDuplicates(t *testing.T) {
 
 	listed := scan(t, Request{Paths: []string{at("b.wav"), at("b.wav")}}).Profile
 	assert.Equal(t, 1, listed.Duplicates.Count, "listed twice")
-	buffers := scan(t, Request{Buffers: []Buffer{{"x", noisy(9000, 1)}, {"y", other}, {"z", noisy(9000, 1)}}}).Profile
+	result, err := added(t, Ending{}, bufferRow("x", noisy(9000, 1)), bufferRow("y", other), bufferRow("z", noisy(9000, 1)))
+	require.NoError(t, err)
+	buffers := result.Profile
 	assert.Equal(t, [][]string{{"x", "z"}}, buffers.Duplicates.Groups)
 	assert.Zero(t, summed(clipsOf(1, 1, 1), "", nil).Duplicates.Count, "of arrays nothing was read")
 }

@@ -17,7 +17,7 @@ from typing import Any
 from .._core.files import user_path, utf8
 from .._core.output import listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from .scan_rows import PreparedRows, ScanInput, array_clip, clips_piece
+from .scan_rows import Piece, PreparedRows, ScanInput, array_clip
 from .source import CLIPS, TRAINED, Source, is_array, kind, open_source
 from .table_sources import (
     STREAM_SAMPLE,
@@ -149,7 +149,7 @@ class SourceReader:
         rows = list(range(len(items)))
         if self.sample_size is not None and self.sample_size < len(items):
             rows = sorted(random.Random(self.seed).sample(rows, self.sample_size))
-        piece = clips_piece((row, array_clip(items[row], row, self.sampling_rate)) for row in rows)
+        piece = Piece({"rows": [array_clip(items[row], row, self.sampling_rate) for row in rows]})
         label, sampled = f"{len(items)} arrays", len(rows) < len(items)
         return ScanInput(None, lambda: iter((piece,)), label, len(rows), len(items), sampled)
 

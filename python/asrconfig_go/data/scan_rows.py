@@ -62,38 +62,26 @@ class ScanInput:
     unit: InputUnit | None = None  # of rows that hold a model's input
 
 
-def clips_piece(clips: Iterable[tuple[int, dict[str, object]]]) -> Piece:
-    """A piece of measured clips, each with the number of its row."""
-    pairs = list(clips)
-    return Piece({"clips": [clip for _, clip in pairs], "clip_rows": [row for row, _ in pairs]})
-
-
 def stored_piece(rows: Iterable[tuple[int, object]]) -> Piece:
     """A piece of audio as streams store it: paths, encoded bytes, dictionaries of both, or arrays."""
     import pyarrow as pa
 
-    clips: list[tuple[int, dict[str, object]]] = []
-    buffers: list[tuple[int, str, pa.Buffer]] = []
-    paths: list[tuple[int, str]] = []
+    clips: list[dict[str, object]] = []
+    buffers: list[pa.Buffer] = []
     for row, value in rows:
         clip = StoredClip.of(with_bytes({} if value is None else value))
         match clip.kind:
             case "bytes":
-                buffers.append((row, clip.path or f"[{row}]", pa.py_buffer(clip.value)))
+                buffers.append(buffer := pa.py_buffer(clip.value))
+                where = {"address": buffer.address, "size": buffer.size}
+                clips.append({"path": clip.path or f"[{row}]", "buffer": where})
             case "path" if clip.path:
-                paths.append((row, clip.path))
+                clips.append({"path": clip.path})
             case "path" | "missing":
-                clips.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
+                clips.append(known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes"))
             case _:
-                clips.append((row, array_clip(value, row, SAMPLING_RATE)))
-    request = {
-        **clips_piece(clips).request,
-        "buffers": [{"name": name, "address": buffer.address, "size": buffer.size} for _, name, buffer in buffers],
-        "buffer_rows": [row for row, *_ in buffers],
-        "paths": [path for _, path in paths],
-        "path_rows": [row for row, _ in paths],
-    }
-    return Piece(request, alive=buffers)
+                clips.append(array_clip(value, row, SAMPLING_RATE))
+    return Piece({"rows": clips}, alive=buffers)
 
 
 def with_bytes(value: Any) -> Any:
@@ -255,7 +243,7 @@ def _source(
 ) -> ScanInput:
     def pieces() -> Iterator[Piece]:
         clips = (known_clip(f"[{row}]", unit.seconds(n), 0, 0, "" if n else "holds nothing") for row, n in lengths)
-        yield clips_piece((place, {**clip, "codec": unit.word}) for place, clip in enumerate(clips))
+        yield Piece({"rows": [{**clip, "codec": unit.word} for clip in clips]})
 
     return ScanInput(None, pieces, label, total, population, population is None or total < population, unit=unit)
 
