@@ -17,11 +17,11 @@ type Bucket struct {
 	AudioS     float64 `json:"audio_s"`
 }
 
-// cells are the ends of the histogram's bins, as positions: clips of one duration are never
+// cells are where the histogram's bins begin and end, as positions: clips of one duration are never
 // separated.
 func (c *sortedClips) cells() []int {
 	n := len(c.sorted)
-	ends := []int{n}
+	ends := []int{0, n}
 	past := func(seconds float64) int {
 		return sort.Search(n, func(i int) bool { return c.sorted[i] > seconds })
 	}
@@ -34,11 +34,7 @@ func (c *sortedClips) cells() []int {
 		ends = append(ends, past(row.Seconds))
 	}
 	slices.Sort(ends)
-	ends = slices.Compact(ends)
-	if ends[0] == 0 {
-		ends = ends[1:]
-	}
-	return ends
+	return slices.Compact(ends)
 }
 
 // cost of a clip in a bucket whose longest clip is at a position: its padding to that one, and its
@@ -56,28 +52,17 @@ func (c *sortedClips) cost(last, share int, of Cost) float64 {
 // over the histogram, and returns the ends as positions. A bucket has at least so many clips.
 func (c *sortedClips) buckets(k, share int, cost Cost, minClips int) []int {
 	ends := c.cells()
-	h := len(ends)
-	begins := func(i int) int { // of bin i
-		if i == 0 {
-			return 0
-		}
-		return ends[i-1]
-	}
-	// before: the least cost of the first j bins
-	before, from := make([]float64, h+1), make([][]int32, 0, k)
-	for j := 1; j <= h; j++ {
-		before[j] = math.Inf(1)
-	}
+	h := len(ends) - 1
+	unknown := slices.Repeat([]float64{math.Inf(1)}, h+1)
+	before, from := slices.Clone(unknown), make([][]int32, 0, k)
+	before[0] = 0 // the least cost of the first j bins
 	best, used := math.Inf(1), 0
 	for round := 1; round <= min(k, h); round++ {
-		costs, link := make([]float64, h+1), make([]int32, h+1)
-		for j := range costs {
-			costs[j] = math.Inf(1)
-		}
+		costs, link := slices.Clone(unknown), make([]int32, h+1)
 		for j := 1; j <= h; j++ {
-			perClip := c.cost(ends[j-1]-1, share, cost)
-			for i := 0; i < j; i++ {
-				count := ends[j-1] - begins(i)
+			perClip := c.cost(ends[j]-1, share, cost)
+			for i := range j {
+				count := ends[j] - ends[i]
 				if count < minClips && !(i == 0 && j == h) {
 					break // and the buckets that begin later are smaller still
 				}
@@ -93,7 +78,7 @@ func (c *sortedClips) buckets(k, share int, cost Cost, minClips int) []int {
 	}
 	boundaries := make([]int, used)
 	for j := h; used > 0; used-- {
-		boundaries[used-1] = ends[j-1]
+		boundaries[used-1] = ends[j]
 		j = int(from[used-1][j])
 	}
 	return boundaries
@@ -103,10 +88,7 @@ func (c *sortedClips) buckets(k, share int, cost Cost, minClips int) []int {
 func (c *sortedClips) describe(boundaries []int) []Bucket {
 	all, from := make([]Bucket, len(boundaries)), 0
 	for i, to := range boundaries {
-		b := Bucket{UpToS: c.sorted[to-1], Clips: to - from}
-		for _, s := range c.sorted[from:to] {
-			b.AudioS += s
-		}
+		b := Bucket{UpToS: c.sorted[to-1], Clips: to - from, AudioS: sum(c.sorted[from:to])}
 		if c.largest != nil {
 			size := int(c.largest[to-1])
 			b.MicroBatch = &size

@@ -62,7 +62,9 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 		c.bucketed(full, r, boundaries, random)
 	}
 	to := places(r.counts(r.StepSamples))
-	eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, to) })
+	for step := range slices.Chunk(full, r.StepSamples) {
+		distribute(step, to)
+	}
 	if r.DropLast {
 		order, tail = full, []int{}
 	}
@@ -76,29 +78,16 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 		r.notes(n, len(boundaries)), order}, nil
 }
 
-func eachStep(order []uint32, size int, do func(step []uint32)) {
-	for start := 0; start < len(order); start += size {
-		do(order[start : start+size])
-	}
-}
-
 // byBucket returns the clips, in their order, to the buckets that end at these positions.
 func byBucket(order []uint32, boundaries []int) [][]uint32 {
 	bucketOf := make([]uint8, boundaries[len(boundaries)-1])
-	from := 0
-	counts := make([]int, len(boundaries))
+	buckets, from := make([][]uint32, len(boundaries)), 0
 	for b, to := range boundaries {
+		buckets[b] = make([]uint32, 0, to-from)
 		for p := from; p < to; p++ {
 			bucketOf[p] = uint8(b)
 		}
 		from = to
-	}
-	for _, p := range order {
-		counts[bucketOf[p]]++
-	}
-	buckets := make([][]uint32, len(boundaries))
-	for b, count := range counts {
-		buckets[b] = make([]uint32, 0, count)
 	}
 	for _, p := range order {
 		buckets[bucketOf[p]] = append(buckets[bucketOf[p]], p)

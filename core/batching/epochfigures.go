@@ -72,15 +72,19 @@ func (t *epochFigures) figures(audio float64) Figures {
 }
 
 // audio is how many seconds some of the clips hold.
-func (c *sortedClips) audio(positions []uint32) (sum float64) {
+func (c *sortedClips) audio(positions []uint32) (total float64) {
 	if len(positions) == len(c.sorted) {
-		for _, s := range c.sorted {
-			sum += s
-		}
-		return sum
+		return sum(c.sorted)
 	}
 	for _, p := range positions {
-		sum += c.sorted[p]
+		total += c.sorted[p]
 	}
-	return sum
+	return total
+}
+
+func sum(seconds []float64) (total float64) {
+	for _, s := range seconds {
+		total += s
+	}
+	return total
 }

@@ -54,18 +54,11 @@ func (m Limits) Largest(seconds float64) int {
 	return m[i].Batch
 }
 
-// largestOf returns Largest of every one of the sorted durations.
-func (m Limits) largestOf(sorted []float64) []int32 {
-	all := make([]int32, len(sorted))
-	row := 0
-	for i, s := range sorted {
-		for row < len(m) && m[row].Seconds < s {
-			row++
-		}
-		if row == len(m) {
-			break
-		}
-		all[i] = int32(m[row].Batch)
+// largestOf returns Largest of every one of the durations.
+func (m Limits) largestOf(seconds []float64) []int32 {
+	all := make([]int32, len(seconds))
+	for i, s := range seconds {
+		all[i] = int32(m.Largest(s))
 	}
 	return all
 }

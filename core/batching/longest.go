@@ -39,18 +39,15 @@ func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, e
 	if err != nil {
 		return nil, err
 	}
-	c.memory, c.largest = r.Memory, r.Memory.largestOf(c.sorted)
 	if err := r.Memory.Check(); err != nil {
 		return nil, err
 	}
+	c.largest = r.Memory.largestOf(c.sorted)
 	if limits == nil {
 		limits = c.limits()
 	}
-	limits = slices.Clone(limits)
-	slices.Sort(limits)
-	slices.Reverse(limits)
 	rows := []Longest{}
-	for _, limit := range limits {
+	for _, limit := range slices.Backward(slices.Sorted(slices.Values(limits))) {
 		n := sort.Search(len(c.sorted), func(i int) bool { return c.sorted[i] > limit })
 		if n == 0 || n == len(c.sorted) {
 			continue
@@ -75,20 +72,13 @@ func (c *sortedClips) longest(within int, over float64, r Options) Longest {
 	n := len(c.sorted)
 	out := Longest{OverS: over, Clips: n - within, MicroBatch: int(c.largest[n-1]),
 		WithoutThem: int(c.largest[within-1])}
-	all, gone := 0.0, 0.0
-	for i, s := range c.sorted {
-		all += s
-		if i >= within {
-			gone += s
-		}
-	}
-	if all > 0 {
-		out.AudioShare = gone / all
+	if all := sum(c.sorted); all > 0 {
+		out.AudioShare = sum(c.sorted[within:]) / all
 	}
 	if out.MicroBatch > 0 {
-		with, without := c.inOneSize(n, r), c.inOneSize(within, r)
-		out.PaddedShare = saved(without.padded, with.padded)
-		out.TimeShare = saved(without.time, with.time)
+		padded, time := c.inOneSize(n, r)
+		without, timeWithout := c.inOneSize(within, r)
+		out.PaddedShare, out.TimeShare = saved(without, padded), saved(timeWithout, time)
 		out.SplitTimeShare = saved(c.cutInOrder(within, r), c.cutInOrder(n, r))
 	}
 	out.Text = out.words(r.RowKind)
@@ -102,22 +92,22 @@ func saved(without, with float64) float64 {
 	return max(0, 1-without/with)
 }
 
-type priceOfOrder struct{ padded, time float64 }
-
-// inOneSize is what the first clips cost in random order with the one size that their longest
-// allows.
-func (c *sortedClips) inOneSize(n int, r Options) priceOfOrder {
+// inOneSize is the padded seconds and the cost of the first clips in random order with the one size
+// that their longest allows.
+func (c *sortedClips) inOneSize(n int, r Options) (padded, cost float64) {
 	size := min(r.perRank(), int(c.largest[n-1]))
-	padded, microBatches := Expected(c.sorted[:n], size), math.Ceil(float64(n)/float64(size))
-	return priceOfOrder{padded, microBatches * r.Of(padded/microBatches)}
+	padded = Expected(c.sorted[:n], size)
+	microBatches := math.Ceil(float64(n) / float64(size))
+	return padded, microBatches * r.Of(padded/microBatches)
 }
 
 // cutInOrder is the least that the first clips cost in micro-batches of neighbours in length, none
 // larger than a share.
 func (c *sortedClips) cutInOrder(n int, r Options) float64 {
-	largest, order := make([]int32, n), make([]uint32, n)
+	largest, order := make([]int32, n), positions(n)
+	slices.Reverse(order)
 	for i := range n {
-		largest[i], order[i] = min(int32(r.perRank()), c.largest[i]), uint32(n-1-i)
+		largest[i] = min(int32(r.perRank()), c.largest[i])
 	}
 	s := splitter{sorted: c.sorted, largest: largest, price: r.Cost}
 	return s.cost(order, s.optimal(order))

@@ -55,12 +55,17 @@ func Grouped(sorted []float64, b int, seed uint64) []uint32 {
 
 // shuffled is the positions from 0 to n-1 in random order.
 func shuffled(n int, random *rand.Rand) []uint32 {
-	order := make([]uint32, n)
-	for i := range order {
-		order[i] = uint32(i)
-	}
+	order := positions(n)
 	shuffle(order, random)
 	return order
+}
+
+func positions(n int) []uint32 {
+	all := make([]uint32, n)
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	return all
 }
 
 func shuffle[T any](all []T, random *rand.Rand) {

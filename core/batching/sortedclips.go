@@ -36,8 +36,13 @@ func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 				"clip %d lasts %g s", i, s)
 		}
 	}
-	c := &sortedClips{memory: memory}
-	c.sorted, c.number = rising(seconds)
+	c := &sortedClips{memory: memory, number: positions(len(seconds))}
+	slices.SortFunc(c.number, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(seconds[a], seconds[b]), cmp.Compare(a, b))
+	})
+	for _, n := range c.number {
+		c.sorted = append(c.sorted, seconds[n]+0) // there is a negative zero
+	}
 	if memory == nil {
 		return c, nil
 	}
@@ -46,22 +51,4 @@ func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 	}
 	c.largest = memory.largestOf(c.sorted)
 	return c, memory.checkAll(c.sorted)
-}
-
-// rising sorts durations; equal ones keep their order.
-func rising(seconds []float64) (sorted []float64, number []uint32) {
-	sorted, number = make([]float64, len(seconds)), make([]uint32, len(seconds))
-	for i := range number {
-		number[i] = uint32(i)
-	}
-	slices.SortFunc(number, func(a, b uint32) int {
-		if order := cmp.Compare(seconds[a], seconds[b]); order != 0 {
-			return order
-		}
-		return cmp.Compare(a, b)
-	})
-	for i, n := range number {
-		sorted[i] = seconds[n] + 0 // there is a negative zero
-	}
-	return sorted, number
 }

@@ -83,17 +83,15 @@ func Split(seconds []float64, memory Limits, cost Cost) ([][]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	positions := make([]uint32, len(seconds))
-	for i := range positions {
-		positions[i] = uint32(len(seconds) - 1 - i)
-	}
+	order := positions(len(seconds))
+	slices.Reverse(order)
 	s, batches := splitter{sorted: c.sorted, largest: c.largest, price: cost}, [][]int{}
-	for _, size := range s.optimal(positions) {
+	for _, size := range s.optimal(order) {
 		batch := make([]int, size)
-		for i, p := range positions[:size] {
+		for i, p := range order[:size] {
 			batch[i] = int(c.number[p])
 		}
-		batches, positions = append(batches, batch), positions[size:]
+		batches, order = append(batches, batch), order[size:]
 	}
 	return batches, nil
 }

@@ -91,12 +91,8 @@ func compare(seconds []float64, r Options) (*Comparison, error) {
 	}
 	r.Mode = Bucketed
 	boundaries := c.buckets(r.Buckets, r.perRank(), r.Cost, bucketSteps*r.StepSamples)
-	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], figures, c.describe(boundaries),
-		r.notes(len(seconds), len(boundaries))}
-	for _, s := range c.sorted {
-		out.AudioS += s
-	}
-	return out, nil
+	return &Comparison{len(seconds), sum(c.sorted), c.sorted[len(seconds)-1], figures,
+		c.describe(boundaries), r.notes(len(seconds), len(boundaries))}, nil
 }
 
 // simulated is how many clips are simulated at most.
@@ -184,8 +180,7 @@ func (c *sortedClips) trainerDefaults(order string, r Options) (all []Figures) {
 func (c *sortedClips) trainerDefault(order string, clips []uint32, size int, r Options) Figures {
 	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size},
 		price: r.Cost}
-	for start := 0; start < len(clips); start += r.StepSamples {
-		step := clips[start:min(start+r.StepSamples, len(clips))]
+	for step := range slices.Chunk(clips, r.StepSamples) {
 		for rank := range r.Ranks {
 			for from := rank * size; from < len(step); from += r.Ranks * size {
 				t.add(c, step[from:min(from+size, len(step))])
