@@ -44,8 +44,8 @@ func readDeclared() declared {
 	kinds := []units.RowKind{units.Clips, units.Texts}
 	d := declared{Choices: []choice{
 		{"Policy", "A search for the least predicted time, or a formula, for comparison.",
-			plan.Policies()},
-		{"Preset", "", plan.Presets()},
+			plan.Policies},
+		{"Preset", "", plan.Presets},
 		{"PlannedOptimizer", "By the Trainer's names: those that a plan can choose.",
 			plan.OptimizerNames()},
 		{"Optimizer", "By the Trainer's names: those whose memory is known.",

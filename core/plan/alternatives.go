@@ -96,8 +96,9 @@ func (s *search) eightBit(d *draft, f evaluated) {
 func (s *search) writeSpeed(a *profile.Alternative, d *draft, f evaluated, b batches) float64 {
 	speed := b.epoch.Likely / f.chosen.epoch.Likely
 	if f.throughput.timed {
-		hours := s.epochHours(d, b)
-		speed = s.epochSeconds(d, b).Likely / s.epochSeconds(d, f.chosen).Likely
+		seconds := s.epochSeconds(d, b)
+		hours := seconds.Times(1.0 / 3600)
+		speed = seconds.Likely / s.epochSeconds(d, f.chosen).Likely
 		a.EpochHours = &hours
 	}
 	a.Speed = &speed

@@ -119,11 +119,11 @@ func (s *search) judge(p *HandPlan, w candidate, t Traced) error {
 		if err != nil {
 			return err
 		}
-		extras, err := s.writeRun(d, f)
+		run, err := s.writeRun(d, f)
 		if err != nil {
 			return err
 		}
-		s.writeTimes(d, f, extras)
+		s.writeTimes(d, f, run)
 	}
 	p.Config = d.Config
 	return nil

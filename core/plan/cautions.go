@@ -387,8 +387,8 @@ func (x *explainer) badFiles() *Caution {
 
 func (x *explainer) changed() *Caution {
 	var words []string
-	for _, d := range x.Config.Decisions {
-		if row := x.row(d.Setting); row.Overridden && !slices.Contains(x.Stale, d.Setting) {
+	for _, row := range x.Decisions {
+		if row.Overridden && !slices.Contains(x.Stale, row.Setting) {
 			words = append(words, fmt.Sprintf("%s = %s (planned: %s)", row.Setting, row.Value,
 				row.Planned))
 		}

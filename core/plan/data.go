@@ -101,8 +101,8 @@ func chunkWarning(length *float64) string {
 	if length == nil {
 		return ""
 	}
-	return "Clips over 30 s must be split: config.select(dataset) cuts them with their texts, by " +
-		"timestamps or by align=; max_length_s leaves them out."
+	return fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them with "+
+		"their texts, by timestamps or by align=; max_length_s leaves them out.", *length)
 }
 
 // lengthWarning warns when the longest clip is at least twice the mean one: the published formula

@@ -14,20 +14,15 @@ import (
 
 // writeKernels decides on precision and on what PyTorch runs.
 func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
-	preset, reason, gpus := d.Preset, "", s.pool.gpus
-	d.FP16, d.BF16 = f.precision == "fp16", f.precision == "bf16"
-	_, _, reason = mixedPrecision(gpus, preset)
+	gpus := s.pool.gpus
+	_, _, reason := mixedPrecision(gpus, d.Preset)
 	if s.in.Options.Precision != "" {
 		reason = "asked for"
-	} else if len(gpus) > 0 && preset != Reproducible && f.precision == "fp32" {
+	} else if len(gpus) > 0 && d.Preset != Reproducible && f.precision == "fp32" {
 		reason = fmt.Sprintf("compute capability %s computes fp16 no faster, and float32 fits",
 			oldest(gpus).ComputeCapability)
 	}
-	d.because("fp16", reason)
-	d.because("bf16", reason)
-	d.warn(slowHalfWarning(gpus, d.FP16))
-	d.TF32, reason = tf32(gpus, preset)
-	d.because("tf32", reason)
+	d.writePrecision(gpus, f.precision == "fp16", f.precision == "bf16", reason)
 	s.explainCheckpointing(d, f, ranked)
 	d.writeChoiceOfKernels(gpus, s.clips.oneLength())
 	d.because("attn_implementation",
@@ -92,8 +87,7 @@ func (s *search) writeLength(d *draft, f evaluated) {
 		d.ChunkLengthS, reason = &chunk, fmt.Sprintf("the model takes %s, the longest %s has %s: "+
 			"steps and times are those of %d pieces", rows.Length(chunk), rows.Noun(),
 			rows.Length(longest), s.clips.count)
-		d.warn(fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them "+
-			"with their texts, by timestamps or by align=; max_length_s leaves them out.", chunk))
+		d.warn(chunkWarning(&chunk))
 	}
 	d.because("chunk_length_s", reason)
 	if s.in.Options.Streamed {
@@ -181,15 +175,10 @@ func (s *search) buckets(f evaluated) []profile.Bucket {
 	return out
 }
 
-// loading is how long the workers of all devices need for an epoch's audio. Where only decoding was
-// measured, the assumption for all of a worker's task stands as far as decoding is not slower
+// loading is how long the workers of all devices need for some seconds of audio. Where only decoding
+// was measured, the assumption for all of a worker's task stands as far as decoding is not slower
 // already.
-func (s *search) loading(workers int) profile.Range {
-	return s.loadingOf(s.clips.seconds(), workers)
-}
-
-// loadingOf is loading for the given seconds of audio.
-func (s *search) loadingOf(seconds float64, workers int) profile.Range {
+func (s *search) loading(seconds float64, workers int) profile.Range {
 	rate := timing.WorkerRate(s.rows(), s.in.Model.Architecture, s.in.Dataset.SampleRates)
 	if decoded := s.in.Options.DecodeRate; decoded != nil {
 		rate = profile.Range{Low: min(rate.Low, *decoded), Likely: min(rate.Likely, *decoded),
@@ -219,7 +208,7 @@ func (s *search) workers(l loader, f evaluated) (count int, reason string) {
 	case s.pool.onCPU():
 		limit, wanted, source = min(limit, cores/4), 1, "training itself needs the cores"
 	case f.throughput.timed:
-		demand := s.loading(1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
+		demand := s.loading(s.clips.seconds(), 1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
 		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
 		source = fmt.Sprintf("one worker prepares %s %.3g times as fast as the GPU consumes it; "+
 			"with 50 %% to spare: %d", s.rows().Content(), 1/max(demand, 1e-9), wanted)

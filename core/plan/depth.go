@@ -37,31 +37,31 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 	other := slices.IndexFunc(ranked, func(w evaluated) bool {
 		return w.precision == f.precision && w.checkpointing != f.checkpointing
 	})
+	reason, alternative, gain := "", "", ""
+	fits := f.memory.Largest(s.clips.longest())
 	switch {
 	case s.in.Options.GradientCheckpointing != nil:
-		d.because("gradient_checkpointing", "asked for")
+		reason = "asked for"
 	case other < 0 && f.checkpointing.On():
-		d.because("gradient_checkpointing", fmt.Sprintf("without it the longest %s does not fit",
-			s.rows().Noun()))
-		d.comparedWith(profile.Checkpointing{}.String(), "makes it fit")
-	case other < 0 && f.memory.Largest(s.clips.longest()) >= s.perDevice:
-		d.because("gradient_checkpointing",
-			"without it a device's whole share of a step fits at once")
+		reason = fmt.Sprintf("without it the longest %s does not fit", s.rows().Noun())
+		alternative, gain = profile.Checkpointing{}.String(), "makes it fit"
+	case other < 0 && fits >= s.perDevice:
+		reason = "without it a device's whole share of a step fits at once"
 	case other < 0 && s.tracedWith(f.candidate, profile.CheckpointingOf(true, 1, false)) == nil:
-		d.because("gradient_checkpointing",
-			"with it an epoch would take longer, even if a device's whole share of a step fits "+
-				"at once")
+		reason = "with it an epoch would take longer, even if a device's whole share of a step " +
+			"fits at once"
 	case other < 0:
-		d.because("gradient_checkpointing", "with it a step would not fit")
+		reason = "with it a step would not fit"
 	default:
 		o := ranked[other]
-		d.because("gradient_checkpointing", fmt.Sprintf("%s of %s fit with it %s, %d with it %s",
-			s.rows().Count(f.memory.Largest(s.clips.longest())),
+		reason = fmt.Sprintf("%s of %s fit with it %s, %d with it %s", s.rows().Count(fits),
 			s.rows().Length(s.clips.longest()), f.checkpointing,
-			o.memory.Largest(s.clips.longest()), o.checkpointing))
-		d.comparedWith(o.checkpointing.String(),
-			fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
+			o.memory.Largest(s.clips.longest()), o.checkpointing)
+		alternative = o.checkpointing.String()
+		gain = fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely)
 	}
+	d.because("gradient_checkpointing", reason)
+	d.comparedWith(alternative, gain)
 	d.because("every_n_layers", s.depthReason(f))
 	d.because("offload_checkpoints", s.offloadReason(f, ranked))
 }

@@ -63,7 +63,7 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) profile.Range {
 	sample := s.clips.sample(batch, 1)
 	padded := min(s.clips.longest(), batching.Expected(sample,
 		min(batch, len(sample)))/float64(len(sample)))
-	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count),
+	loader := s.loading(s.clips.seconds()*float64(clips)/float64(s.clips.count),
 		d.DataloaderNumWorkers)
 	forward := f.throughput.paddedSecond.Times(f.throughput.forward *
 		f.throughput.micro.Of(float64(batch)*padded))

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"math"
 	"reflect"
 	"slices"
 
@@ -85,13 +84,17 @@ var PredictedFor = []string{"per_device_train_batch_size", "gradient_accumulatio
 func Explain(e Explained) (Explanation, error) {
 	x := &explainer{Explained: e, Explanation: Explanation{Decisions: e.rows(),
 		Memory: e.memory(), Stale: []string{}}}
-	for _, d := range e.Config.Decisions {
-		row := x.row(d.Setting)
-		if row.Overridden && slices.Contains(PredictedFor, d.Setting) {
-			x.Stale = append(x.Stale, d.Setting)
+	for _, row := range x.Decisions {
+		if row.Overridden && slices.Contains(PredictedFor, row.Setting) {
+			x.Stale = append(x.Stale, row.Setting)
 		}
 	}
 	x.Cautions = x.cautions()
+	slices.SortStableFunc(x.Decisions, func(a, b DecisionRow) int {
+		_, first := group(a.Setting)
+		_, second := group(b.Setting)
+		return cmp.Compare(first, second)
+	})
 	return x.Explanation, nil
 }
 
@@ -99,12 +102,6 @@ func Explain(e Explained) (Explanation, error) {
 type explainer struct {
 	Explained
 	Explanation
-}
-
-func (x *explainer) row(setting string) DecisionRow {
-	return x.Decisions[slices.IndexFunc(x.Decisions, func(r DecisionRow) bool {
-		return r.Setting == setting
-	})]
 }
 
 // groups of settings, in the order in which they are read; what is in none comes last.
@@ -129,27 +126,29 @@ var groups = []struct {
 	{"Evaluation and checkpoints", []string{"eval_steps", "eval_samples", "save_steps"}},
 }
 
-// rows are the decisions with the settings' values now, in the order in which they are read.
+// group is that of a setting, with the place at which the setting is read.
+func group(setting string) (name string, place int) {
+	for _, g := range groups {
+		if at := slices.Index(g.settings, setting); at >= 0 {
+			return g.name, place + at
+		}
+		place += len(g.settings)
+	}
+	return "Other", place
+}
+
+// rows are the decisions with the settings' values now.
 func (e Explained) rows() []DecisionRow {
 	rows, fields := make([]DecisionRow, len(e.Config.Decisions)), fieldsByJSONName(&e.Config)
-	places := make(map[string]int, len(rows))
 	for i, d := range e.Config.Decisions {
-		rows[i] = DecisionRow{Group: "Other", Decision: d, Planned: d.Value}
-		places[d.Setting] = math.MaxInt
-		for g, group := range groups {
-			if at := slices.Index(group.settings, d.Setting); at >= 0 {
-				rows[i].Group, places[d.Setting] = group.name, 100*g+at
-			}
-		}
+		rows[i] = DecisionRow{Decision: d, Planned: d.Value}
+		rows[i].Group, _ = group(d.Setting)
 		// lists are written by the planner alone, and a plan may decide on what is no setting
 		if now, ok := fields[d.Setting]; ok && now.Kind() != reflect.Slice {
 			rows[i].Value = show(d.Setting, now)
 		}
 		rows[i].Overridden = rows[i].Value != d.Value
 	}
-	slices.SortStableFunc(rows, func(a, b DecisionRow) int {
-		return cmp.Compare(places[a.Setting], places[b.Setting])
-	})
 	return rows
 }
 

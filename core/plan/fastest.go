@@ -84,7 +84,6 @@ func bf16Missing(gpus []profile.GPU) string {
 
 // byFormula plans by the published formula where no trace has the model's memory.
 func byFormula(in Inputs) (profile.Config, error) {
-	o := in.Options
 	in.Options.Policy = PublishedRule
 	c, err := planPublished(in)
 	if err != nil {
@@ -96,9 +95,7 @@ func byFormula(in Inputs) (profile.Config, error) {
 		"The memory of a step of %s is unknown: %s. Planned by the published formula, "+
 			"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why,
 		in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
-	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
-		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
-		o.LoRARank != 0 {
+	if in.Options.beyondFormula() {
 		c.Warnings = append(c.Warnings,
 			"The published formula ignores precision, gradient_checkpointing, every_n_layers, "+
 				"offload_checkpoints, length_handling, max_length_s and lora_rank.")
@@ -118,11 +115,11 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	s.writeDevices(d, best)
 	planOptimizer(d, s.in)
 	planRule(d, s.in)
-	extras, err := s.writeRun(d, best)
+	run, err := s.writeRun(d, best)
 	if err != nil {
 		return profile.Config{}, err
 	}
-	s.writeTimes(d, best, extras)
+	s.writeTimes(d, best, run)
 	d.Arithmetic = s.arithmetic(d, best)
 	published := s.published(d, best, ranked)
 	d.ByHand = s.byHand(d, best, published)
@@ -133,7 +130,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		}
 		s.writeAlternatives(d, best, ranked)
 	}
-	s.warnings(d, extras.saves)
+	s.warnings(d, run.times())
 	unlike, err := s.unlikeWarning(d, best)
 	if err != nil {
 		return profile.Config{}, err
@@ -312,18 +309,14 @@ func (d *draft) compareLast(plain batches, f evaluated) {
 
 // epochSeconds is the range of an epoch with the loader's part.
 func (s *search) epochSeconds(d *draft, b batches) profile.Range {
-	return estimate.WithLoader(b.epoch, s.loading(d.DataloaderNumWorkers), d.DataloaderNumWorkers)
-}
-
-// epochHours is the same in hours.
-func (s *search) epochHours(d *draft, b batches) profile.Range {
-	return s.epochSeconds(d, b).Times(1.0 / 3600)
+	workers := d.DataloaderNumWorkers
+	return estimate.WithLoader(b.epoch, s.loading(s.clips.seconds(), workers), workers)
 }
 
 // warnings are what the user should know before starting.
 func (s *search) warnings(d *draft, saves int) {
-	for _, note := range s.notes {
-		d.warn("Times are not known: " + note + ".")
+	if s.untimed != "" {
+		d.warn("Times are not known: " + s.untimed + ".")
 	}
 	if !s.mixing && s.clips.fixed == 0 {
 		d.warn("The model's feature encoder normalizes over time, so that results depend on " +

@@ -129,7 +129,7 @@ func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
 			in.Hardware.GPUs = append(in.Hardware.GPUs, g)
 		}
 		in.Options.TargetBatchSize, in.Options.SafetyMargin = 2+r.Intn(pick(r, 6, 60, 300)), 0.70+0.25*r.Float64()
-		in.Options.Preset = pick(r, Presets()...)
+		in.Options.Preset = pick(r, Presets...)
 		c, err := makePlan(in)
 		if err != nil {
 			f := fault.From(err)

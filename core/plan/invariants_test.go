@@ -32,7 +32,7 @@ func randomInputs(r *rand.Rand) Inputs {
 		Model:    trainedModel(int64(math.Pow(10, 5+r.Float64()*5))),
 		Options: Options{
 			Policy: PublishedRule,
-			Preset: pick(r, Presets()...), Optimizer: pick(r, OptimizerNames()...), LRScaling: pick(r, ScaleSqrt, ScaleLinear, ScaleNone),
+			Preset: pick(r, Presets...), Optimizer: pick(r, OptimizerNames()...), LRScaling: pick(r, ScaleSqrt, ScaleLinear, ScaleNone),
 			TargetBatchSize: 1 + r.Intn(pick(r, 8, 64, MaxTargetBatchSize)), SafetyMargin: 0.70 + 0.25*r.Float64(),
 			Preprocessing: pick(r, "", LightPreprocessing, HeavyPreprocessing),
 		},

@@ -118,27 +118,3 @@ func (l loader) prefetch() int {
 	}
 	return lightPrefetch
 }
-
-// prefetchFactor is absent without workers: PyTorch refuses it then.
-func (l loader) prefetchFactor(workers int) (factor *int, reason string) {
-	if workers == 0 {
-		return nil, "no workers to prefetch"
-	}
-	batches := l.prefetch()
-	return &batches, fmt.Sprintf("%d batches ready in each of %s", batches,
-		fault.Plural(workers, "worker"))
-}
-
-func pinMemory(gpus []profile.GPU) (on bool, reason string) {
-	if len(gpus) == 0 {
-		return false, "no GPU to copy to"
-	}
-	return true, "batches are copied to the GPU while it computes (non_blocking)"
-}
-
-func persistentWorkers(workers int) (on bool, reason string) {
-	if workers == 0 {
-		return false, "no workers to keep"
-	}
-	return true, "workers stay alive between epochs"
-}

@@ -60,6 +60,8 @@ const (
 
 // The values of options that have a closed set.
 var (
+	Policies        = []string{DefaultPolicy, PublishedRule}
+	Presets         = []string{Balanced, Speed, Reproducible}
 	LRScalings      = []string{ScaleSqrt, ScaleLinear, ScaleNone}
 	Preprocessings  = []string{LightPreprocessing, HeavyPreprocessing}
 	Precisions      = []string{"fp32", "fp16", "bf16"}
@@ -194,8 +196,8 @@ func (o Options) Normalized() (Options, error) {
 	o.LRScaling = cmp.Or(o.LRScaling, ScaleSqrt)
 	o.Preprocessing = cmp.Or(o.Preprocessing, LightPreprocessing)
 	return o, cmp.Or(
-		oneOf("policy", o.Policy, Policies()),
-		oneOf("preset", o.Preset, Presets()),
+		oneOf("policy", o.Policy, Policies),
+		oneOf("preset", o.Preset, Presets),
 		oneOf("optimizer", o.Optimizer, OptimizerNames()),
 		oneOf("lr_scaling", o.LRScaling, LRScalings),
 		oneOf("preprocessing", o.Preprocessing, Preprocessings),
@@ -271,9 +273,7 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	overrides := o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
-		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
-		o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil ||
+	overrides := o.beyondFormula() || o.Distributed != "" || o.Workers != nil ||
 		o.EvaluationOptions != (EvaluationOptions{})
 	switch {
 	case o.Policy == PublishedRule && overrides:
@@ -305,6 +305,13 @@ func (o Options) checkCombinations() error {
 			"preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}
 	return nil
+}
+
+// beyondFormula reports whether settings are asked for of which the published formula knows nothing.
+func (o Options) beyondFormula() bool {
+	return o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
+		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
+		o.LoRARank != 0
 }
 
 // ofStreams reports whether clips can come in this order when a window of them is known at a time.

@@ -82,31 +82,18 @@ func (s *search) writeDevices(d *draft, f evaluated) {
 		d.reasons[len(d.reasons)-1].Reason += "; " + shared
 		d.comparedWith("even shares", gain)
 	}
-	d.Devices = []profile.Device{}
-	for i, g := range s.pool.gpus {
-		planned, _ := plannedMemory(g, d.SafetyMargin)
-		samples := s.samples(f.chosen, i)
-		device := profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: samples,
-			MicroBatchSize: min(d.MicroBatchSize, samples),
-			PeakBytes:      d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
+	d.Devices = d.devices(s.pool, f.chosen.shares)
+	for i := range d.Devices {
+		device := &d.Devices[i]
 		if i != s.pool.tightest && d.MicroBatching == memoryMicro &&
 			device.BudgetBytes > d.BudgetBytes {
 			roomier := *f.traced
 			roomier.BudgetBytes = device.BudgetBytes
 			device.MicroBatchSize = max(device.MicroBatchSize,
-				min(samples, roomier.Largest(s.clips.longest())))
+				min(device.Samples, roomier.Largest(s.clips.longest())))
 			device.PeakBytes = max(device.PeakBytes, roomier.bytes(device.MicroBatchSize))
 		}
-		d.Devices = append(d.Devices, device)
 	}
-}
-
-// samples is the clips of one device in a step.
-func (s *search) samples(b batches, device int) int {
-	if b.shares == nil {
-		return s.perDevice
-	}
-	return b.shares[device]
 }
 
 // engineWarning describes what the guard cannot do where an engine shards the model's state.

@@ -44,14 +44,12 @@ func Make(in Inputs) (profile.Config, error) {
 	return planFastest(in)
 }
 
-// prepared is the search for a plan of inputs, whose options it normalizes. Errors: those of Make
-// except Infeasible.
+// prepared is the search for a plan of inputs. Errors: those of Make except Infeasible.
 func prepared(in Inputs) (*search, error) {
-	options, err := in.Options.Normalized()
+	in, err := in.checked()
 	if err != nil {
 		return nil, err
 	}
-	in.Options = options
 	return newSearch(in)
 }
 
@@ -63,9 +61,3 @@ func (in Inputs) checked() (Inputs, error) {
 	}
 	return in, check(in)
 }
-
-// Policies lists the names that Options.Policy may hold.
-func Policies() []string { return []string{DefaultPolicy, PublishedRule} }
-
-// Presets lists the names that Options.Preset may hold, the default first.
-func Presets() []string { return []string{Balanced, Speed, Reproducible} }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,13 +22,7 @@ const (
 // oldest returns the GPU with the lowest compute capability: what it lacks, all must do without.
 func oldest(gpus []profile.GPU) profile.GPU {
 	return slices.MinFunc(gpus, func(a, b profile.GPU) int {
-		switch x, y := timing.Capability(a), timing.Capability(b); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(timing.Capability(a), timing.Capability(b))
 	})
 }
 
@@ -54,12 +49,25 @@ func publishedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, rea
 	if !fp16 && !bf16 {
 		return fp16, bf16, reason
 	}
-	if smallest := smallestTotal(gpus); smallest < mixedPrecisionBytes {
+	smallest := slices.MinFunc(gpus, func(a, b profile.GPU) int {
+		return cmp.Compare(a.MemoryTotalBytes, b.MemoryTotalBytes)
+	}).MemoryTotalBytes
+	if smallest < mixedPrecisionBytes {
 		return false, false, fmt.Sprintf("%s of GPU memory, under %s", units.Size(smallest),
 			threshold(mixedPrecisionBytes))
 	}
-	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ %s; %s", units.Size(smallestTotal(gpus)),
+	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ %s; %s", units.Size(smallest),
 		threshold(mixedPrecisionBytes), reason)
+}
+
+// writePrecision writes down a choice of precision, and what follows from it.
+func (d *draft) writePrecision(gpus []profile.GPU, fp16, bf16 bool, reason string) {
+	d.FP16, d.BF16 = fp16, bf16
+	d.because("fp16", reason)
+	d.because("bf16", reason)
+	d.warn(slowHalfWarning(gpus, fp16))
+	d.TF32, reason = tf32(gpus, d.Preset)
+	d.because("tf32", reason)
 }
 
 // slowHalfWarning warns of GPUs on which fp16 saves memory but no time.

@@ -56,19 +56,22 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	}
 	d.because("distributed", p.reason)
 	d.BudgetBytes, d.MemoryParts, d.Alternatives, d.Devices =
-		int64(p.planned*d.SafetyMargin), []profile.Part{}, []profile.Alternative{}, d.devices(p)
+		int64(p.planned*d.SafetyMargin), []profile.Part{}, []profile.Alternative{}, d.devices(p, nil)
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(p.planned), d.SafetyMargin,
 		p.where()))
 }
 
-// devices returns each GPU the same share.
-func (d *draft) devices(p pool) []profile.Device {
+// devices are the GPUs with their shares of a step, nil: the same.
+func (d *draft) devices(p pool, shares []int) []profile.Device {
 	all := make([]profile.Device, len(p.gpus))
 	for i, g := range p.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
-		all[i] = profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name,
-			Samples:        d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps,
-			MicroBatchSize: d.MicroBatchSize, PeakBytes: d.PredictedBytes,
+		samples := d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps
+		if shares != nil {
+			samples = shares[i]
+		}
+		all[i] = profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: samples,
+			MicroBatchSize: min(d.MicroBatchSize, samples), PeakBytes: d.PredictedBytes,
 			BudgetBytes: int64(planned * d.SafetyMargin)}
 	}
 	return all
@@ -141,30 +144,14 @@ func deviceTotal(h profile.Hardware, p pool) uint64 {
 }
 
 func planPrecision(d *draft, in Inputs, p pool) {
-	preset, reason := in.Options.Preset, ""
-	d.FP16, d.BF16, reason = publishedPrecision(p.gpus, preset)
-	d.because("fp16", reason)
-	d.because("bf16", reason)
-	d.warn(slowHalfWarning(p.gpus, d.FP16))
-	d.TF32, reason = tf32(p.gpus, preset)
-	d.because("tf32", reason)
+	fp16, bf16, reason := publishedPrecision(p.gpus, d.Preset)
+	d.writePrecision(p.gpus, fp16, bf16, reason)
 	d.GradientCheckpointing, reason = gradientCheckpointing(in.Model)
 	d.because("gradient_checkpointing", reason)
 	d.EveryNLayers = 1
 	d.because("every_n_layers", "the published rule knows no other")
 	d.because("offload_checkpoints", "the published rule keeps them on the GPU")
 	d.writeChoiceOfKernels(p.gpus, true)
-}
-
-// smallestTotal returns the least memory of any GPU, bytes; 0 without one.
-func smallestTotal(gpus []profile.GPU) float64 {
-	smallest := 0.0
-	for i, g := range gpus {
-		if total := float64(g.MemoryTotalBytes); i == 0 || total < smallest {
-			smallest = total
-		}
-	}
-	return smallest
 }
 
 func planData(d *draft, in Inputs, p pool) {
@@ -186,13 +173,21 @@ func planData(d *draft, in Inputs, p pool) {
 
 // writeLoader decides what follows from the number of workers.
 func (d *draft) writeLoader(l loader, p pool, data profile.Dataset) {
-	workers, reason := d.DataloaderNumWorkers, ""
-	d.DataloaderPrefetchFactor, reason = l.prefetchFactor(workers)
-	d.because("dataloader_prefetch_factor", reason)
-	d.DataloaderPinMemory, reason = pinMemory(p.gpus)
-	d.because("dataloader_pin_memory", reason)
-	d.DataloaderPersistentWorkers, reason = persistentWorkers(workers)
-	d.because("dataloader_persistent_workers", reason)
+	workers, batches := d.DataloaderNumWorkers, l.prefetch()
+	prefetched, pinned, kept := "no workers to prefetch", "no GPU to copy to", "no workers to keep"
+	if d.DataloaderPersistentWorkers = workers > 0; workers > 0 {
+		d.DataloaderPrefetchFactor = &batches // which PyTorch refuses without workers
+		prefetched = fmt.Sprintf("%d batches ready in each of %s", batches,
+			fault.Plural(workers, "worker"))
+		kept = "workers stay alive between epochs"
+	}
+	if d.DataloaderPinMemory = !p.onCPU(); d.DataloaderPinMemory {
+		pinned = "batches are copied to the GPU while it computes (non_blocking)"
+	}
+	d.because("dataloader_prefetch_factor", prefetched)
+	d.because("dataloader_pin_memory", pinned)
+	d.because("dataloader_persistent_workers", kept)
+	var reason string
 	d.CacheDataset, reason = caching(data, d.Streaming, workers, l.room-l.bytes(workers))
 	d.because("cache_dataset", reason)
 }

@@ -123,11 +123,10 @@ func TestWorkers(t *testing.T) {
 				room: s.room, batchBytes: 8 * 20 * 64e3}
 			count, reason := l.workers()
 			assert.Equal(t, s.want, count, reason)
-			factor, _ := l.prefetchFactor(count)
-			assert.Equal(t, count > 0, factor != nil)
-			persistent, _ := persistentWorkers(count)
-			assert.Equal(t, count > 0, persistent)
-			if factor != nil {
+			d := &draft{Config: profile.Config{DataloaderNumWorkers: count}}
+			d.writeLoader(l, pool{}, profile.Dataset{})
+			assert.Equal(t, count > 0, d.DataloaderPersistentWorkers)
+			if factor := d.DataloaderPrefetchFactor; assert.Equal(t, count > 0, factor != nil) && factor != nil {
 				assert.Equal(t, map[bool]int{false: 3, true: 4}[s.heavy], *factor)
 			}
 		})

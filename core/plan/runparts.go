@@ -19,16 +19,10 @@ const (
 	fewestClips       = 100 // of fewer, error rates tell little
 )
 
-// runExtras are the evaluations and checkpoints of a run.
-type runExtras struct {
-	evaluations, saves int
-	evaluation         profile.Range // seconds of one
-}
-
-// schedule is how often a model is evaluated, with how many clips, and what that takes.
+// schedule is how often a model is saved and evaluated, with how many clips, and what that takes.
 type schedule struct {
 	steps, interval, clips int
-	one                    profile.Range // seconds of an evaluation
+	one                    profile.Range // seconds of an evaluation; 0 where there is none
 	training               float64       // seconds of the run's steps
 }
 
@@ -54,7 +48,7 @@ func (r schedule) rarer(evaluations float64) schedule {
 }
 
 // writeRun decides how often a run is evaluated and saved, and with how many clips.
-func (s *search) writeRun(d *draft, f evaluated) (runExtras, error) {
+func (s *search) writeRun(d *draft, f evaluated) (schedule, error) {
 	steps := max(1, int(math.Ceil(d.NumTrainEpochs*float64(f.chosen.steps))))
 	quarter := (steps + fewestEvaluations - 1) / fewestEvaluations
 	usual := schedule{steps: steps, interval: min(usualInterval, quarter),
@@ -65,7 +59,8 @@ func (s *search) writeRun(d *draft, f evaluated) (runExtras, error) {
 		reason := fmt.Sprintf("no %s to evaluate with", s.rows().Nouns())
 		d.because("eval_steps", reason)
 		d.because("eval_samples", reason)
-		return s.writeSaves(d, runExtras{}, usual, "as often as usual"), err
+		d.writeSaves(usual, "as often as usual")
+		return usual, err
 	}
 	if usual.clips = clips; f.throughput.timed {
 		usual.one = s.evaluating(d, f, clips)
@@ -83,9 +78,8 @@ func (s *search) writeRun(d *draft, f evaluated) (runExtras, error) {
 			minutes(chosen.one.Likely), minutes(usual.one.Likely))
 	}
 	d.because("eval_samples", whySamples)
-	r := runExtras{evaluations: chosen.times(), evaluation: chosen.one}
-	return s.writeSaves(d, r, chosen, "with each evaluation, so that the best model can be taken"),
-		nil
+	d.writeSaves(chosen, "with each evaluation, so that the best model can be taken")
+	return chosen, nil
 }
 
 // affordable is the schedule whose evaluations stay under their share of the training's time: with
@@ -140,10 +134,9 @@ func minutes(seconds float64) string {
 	return fmt.Sprintf("%.3g min", seconds/60)
 }
 
-func (s *search) writeSaves(d *draft, r runExtras, every schedule, reason string) runExtras {
-	r.saves, d.SaveSteps = every.times(), &every.interval
-	d.because("save_steps", fmt.Sprintf("%s: %s", reason, fault.Plural(r.saves, "checkpoint")))
-	return r
+func (d *draft) writeSaves(r schedule, reason string) {
+	d.SaveSteps = &r.interval
+	d.because("save_steps", fmt.Sprintf("%s: %s", reason, fault.Plural(r.times(), "checkpoint")))
 }
 
 // CheckpointBytes is what is written for one checkpoint: the weights, of adapters themselves alone,
@@ -161,9 +154,9 @@ func (s *search) checkpointBytes() int64 {
 }
 
 // seconds is what a run takes whose steps take training.
-func (s *search) seconds(d *draft, r runExtras, training profile.Range) estimate.RunSeconds {
-	return estimate.RunSeconds{Training: training,
-		Evaluation:  r.evaluation.Times(float64(r.evaluations)),
-		Checkpoints: estimate.Saving(s.checkpointBytes()).Times(float64(r.saves)),
+func (s *search) seconds(d *draft, r schedule, training profile.Range) estimate.RunSeconds {
+	times := float64(r.times())
+	return estimate.RunSeconds{Training: training, Evaluation: r.one.Times(times),
+		Checkpoints: estimate.Saving(s.checkpointBytes()).Times(times),
 		StartUp:     estimate.StartUp(d.DataloaderNumWorkers)}
 }

@@ -34,8 +34,8 @@ type search struct {
 	budget    budget
 	// false where results depend on padding, so that only clips of similar length can share a
 	// step's cut
-	mixing bool
-	notes  []string
+	mixing  bool
+	untimed string // why times are not known; "" where they are
 	// what the published rule would take; nil where it finds no plan
 	formula *profile.Config
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -18,7 +20,7 @@ type throughput struct {
 	paddedSecond profile.Range // of one padded second on the GPU
 	micro        batching.Cost
 	parts        profile.StepParts // of a usual micro-batch
-	finish       func(accumulation float64) profile.StepParts
+	update       estimate.Update
 	calibration  *timing.Calibration // of whole steps
 	forward      float64             // share of a micro-batch's time that its forward pass takes
 }
@@ -34,8 +36,7 @@ const (
 // unknownThroughput compares candidates by the seconds that they compute.
 func unknownThroughput(w candidate, onCPU bool) throughput {
 	p := throughput{paddedSecond: profile.Range{Low: 1, Likely: 1, High: 1},
-		micro:  batching.Cost{OverheadS: UnknownOverheadS},
-		finish: func(float64) profile.StepParts { return profile.StepParts{} }}
+		micro: batching.Cost{OverheadS: UnknownOverheadS}}
 	if onCPU {
 		p.micro.OverheadS = cpuOverheadS
 	}
@@ -66,12 +67,12 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 	if err != nil {
 		return throughput{}, err
 	}
-	update, err := p.slowest.Update(full.Work, f.optimizer, f.precision, s.pool.count)
+	p.update, err = p.slowest.Update(full.Work, f.optimizer, f.precision, s.pool.count)
 	if err != nil {
 		return throughput{}, err
 	}
 	if s.sharded() {
-		update = p.slowest.Sharded(update, s.in.Options.Distributed, f.precision,
+		p.update = p.slowest.Sharded(p.update, s.in.Options.Distributed, f.precision,
 			s.in.Model.TotalParameters, full.Work.TrainedParameters, s.pool.count)
 	}
 	slope := func(a, b float64) float64 {
@@ -86,9 +87,6 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 	}
 	p.micro = batching.Cost{HostS: host / p.paddedSecond.Likely,
 		OverheadS: max(0, low.Likely/p.paddedSecond.Likely-shortS)}
-	p.finish = func(accumulation float64) profile.StepParts {
-		return update.After(int(accumulation + 0.5))
-	}
 	if p.forward, err = p.slowest.Forward(full.Work); f.guessed {
 		again := f.recomputed()
 		p.paddedSecond, p.parts = p.paddedSecond.Times(again), p.parts.Times(again)
@@ -124,10 +122,14 @@ func (s *search) batchesOf(f evaluated, figures batching.Figures, microBatching 
 	return b
 }
 
+// finish is the update that ends a mean step.
+func (p throughput) finish(b batches) profile.StepParts {
+	return p.update.After(int(math.Round(b.microBatches)))
+}
+
 // epoch is how long an epoch takes, the loader's time not counted.
 func (p throughput) epoch(b batches) profile.Range {
-	predicted := p.paddedSecond.Times(
-		b.costS).Plus(p.finish(b.microBatches).Sum().Times(float64(b.steps)))
+	predicted := p.paddedSecond.Times(b.costS).Plus(p.finish(b).Sum().Times(float64(b.steps)))
 	if p.calibration == nil {
 		return predicted
 	}
@@ -137,9 +139,8 @@ func (p throughput) epoch(b batches) profile.Range {
 // step is the parts of an optimizer step, as likely as the mean of the epoch's: those of a usual
 // micro-batch stand for all.
 func (p throughput) step(b batches) profile.StepParts {
-	finish := p.finish(b.microBatches)
 	micro := p.paddedSecond.Likely * b.costS / float64(b.steps)
-	parts := p.parts.Times(micro / p.parts.Sum().Likely).Plus(finish)
+	parts := p.parts.Times(micro / p.parts.Sum().Likely).Plus(p.finish(b))
 	if p.calibration == nil {
 		return parts
 	}

@@ -9,13 +9,13 @@ import (
 )
 
 // writeTimes predicts how long the training takes, where the device's speed is known.
-func (s *search) writeTimes(d *draft, f evaluated, extras runExtras) {
+func (s *search) writeTimes(d *draft, f evaluated, planned schedule) {
 	if !f.throughput.timed {
 		return
 	}
-	hours := s.epochHours(d, f.chosen)
-	parts, run := s.seconds(d, extras, hours.Times(3600*d.NumTrainEpochs)).Hours()
-	loader := s.loading(d.DataloaderNumWorkers)
+	hours := s.epochSeconds(d, f.chosen).Times(1.0 / 3600)
+	parts, run := s.seconds(d, planned, hours.Times(3600*d.NumTrainEpochs)).Hours()
+	loader := s.loading(s.clips.seconds(), d.DataloaderNumWorkers)
 	step := f.throughput.step(f.chosen)
 	t := &profile.Times{EpochHours: hours, RunHours: run, RunParts: parts,
 		StepS:     hours.Times(3600 / float64(f.chosen.steps)),

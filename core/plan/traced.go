@@ -3,12 +3,12 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Traced is what a traced step of the model takes with one candidate.
@@ -145,14 +145,8 @@ func (t Traced) unknownWarning() string {
 	if len(t.Work) == 0 || len(t.Work[1].Unknown) == 0 {
 		return ""
 	}
-	names := t.Work[1].Unknown
-	more := ""
-	if len(names) > mostNamed {
-		more = fmt.Sprintf(" and %d more", len(names)-mostNamed)
-		names = names[:mostNamed]
-	}
-	return fmt.Sprintf("There is no rule for the time of %s%s: the bytes that they move count, "+
-		"so that the step may take longer.", strings.Join(names, ", "), more)
+	return fmt.Sprintf("There is no rule for the time of %s: the bytes that they move count, "+
+		"so that the step may take longer.", units.Listed(t.Work[1].Unknown, ", ", mostNamed))
 }
 
 const mostNamed = 5

@@ -36,7 +36,7 @@ func (s *search) readTimers() error {
 			named = true
 		}
 		if err != nil {
-			s.notes, s.timers = append(s.notes, err.Error()), nil
+			s.untimed, s.timers = err.Error(), nil
 			return nil
 		}
 		s.timers = append(s.timers, timer)
