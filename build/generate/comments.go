@@ -84,7 +84,10 @@ func receiver(f *ast.FuncDecl) string {
 }
 
 func sentence(name string, groups ...*ast.CommentGroup) string {
-	text := oneLine(name, groups...)
+	return capitalized(oneLine(name, groups...))
+}
+
+func capitalized(text string) string {
 	if text == "" {
 		return ""
 	}

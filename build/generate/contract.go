@@ -42,7 +42,11 @@ var written = map[string]string{
 	"json.RawMessage": "any",
 }
 
-func readContract(docs comments) (*contract, error) {
+func readContract(root string) (*contract, error) {
+	docs, err := readComments(root)
+	if err != nil {
+		return nil, err
+	}
 	c := &contract{docs: docs, types: map[string]reflect.Type{}}
 	for _, o := range api.Operations() {
 		if docs[o.Function] == "" {
@@ -64,22 +68,37 @@ func (c *contract) fail(format string, values ...any) {
 	}
 }
 
-// fields are those of a struct's JSON, embedded structs taken apart as encoding/json does.
+// fields are those of a struct's JSON, described.
 func (c *contract) fields(t reflect.Type) (fields []field) {
+	for _, f := range jsonFields(t) {
+		if f.name == "" {
+			c.fail("%s needs a JSON name", f.path)
+		}
+		fields = append(fields, field{f.name, c.typeOf(f.Type), c.docs[f.path]})
+	}
+	return fields
+}
+
+// jsonField is a field of a struct's JSON, by its names there and in comments.
+type jsonField struct {
+	reflect.StructField
+	name, path string
+}
+
+// jsonFields are those of a struct, embedded structs taken apart as encoding/json does.
+func jsonFields(t reflect.Type) (all []jsonField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !f.IsExported() && !f.Anonymous:
 		case f.Anonymous && name == "":
-			fields = append(fields, c.fields(f.Type)...)
-		case name == "":
-			c.fail("%s.%s needs a JSON name", t, f.Name)
+			all = append(all, jsonFields(f.Type)...)
 		default:
-			fields = append(fields, field{name, c.typeOf(f.Type), c.docs[path(t)+"."+f.Name]})
+			all = append(all, jsonField{f, name, path(t) + "." + f.Name})
 		}
 	}
-	return fields
+	return all
 }
 
 // attached is the comment of the method that reads what is attached to the arguments, their own or

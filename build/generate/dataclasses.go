@@ -3,11 +3,11 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -69,14 +69,12 @@ func (c *contract) pythonFiles() (map[string][]byte, error) {
 	return files, c.err
 }
 
-func packages() (names []string) {
+func packages() []string {
+	names := map[string]bool{}
 	for _, class := range pythonClasses {
-		if !slices.Contains(names, class.Package) {
-			names = append(names, class.Package)
-		}
+		names[class.Package] = true
 	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(names))
 }
 
 // add writes a record after those that it holds.
@@ -86,13 +84,9 @@ func (d *dataclasses) add(name string) {
 	}
 	d.written[pythonClasses[name].Name] = true
 	t, class := d.contract.types[name], pythonClasses[name]
-	fields := d.attributes(t, class)
-	renamed := pythonNames(t)
-	for i := range fields {
-		fields[i].Comment = pythonSentence(fields[i].Comment, renamed)
-	}
+	fields, names := d.attributes(t, class)
 	d.Classes = append(d.Classes, dataclass{Name: class.Name, Mutable: class.Mutable,
-		Comment: pythonSentence(d.contract.docs[path(t)], renamed), Fields: fields})
+		Comment: pythonSentence(d.contract.docs[path(t)], names), Fields: fields})
 	if class.Reading != "" {
 		d.Classes = append(d.Classes, reading(class, fields))
 	}
@@ -118,29 +112,28 @@ func reading(of pythonClass, series []attribute) dataclass {
 	return newest
 }
 
-// attributes are the fields of a struct that its JSON always has, embedded structs taken apart.
-func (d *dataclasses) attributes(t reflect.Type, class pythonClass) (all []attribute) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		hint, chosen := class.Hints[name]
-		switch {
-		case name == "-" || !f.IsExported() && !f.Anonymous:
-		case f.Anonymous && name == "":
-			all = append(all, d.attributes(f.Type, class)...)
-		case options == "omitempty" && !chosen:
-		default:
-			if chosen {
-				choice := strings.TrimSuffix(hint, " | None")
-				d.use(choiceModule(choice), choice)
-			} else {
-				hint = d.hint(f.Type)
-			}
-			all = append(all, attribute{name, hint, d.contract.docs[path(t)+"."+f.Name],
-				class.Defaults[name]})
-		}
+// attributes are the fields of a struct that its JSON always has, and the names of all in JSON.
+func (d *dataclasses) attributes(t reflect.Type, class pythonClass) (all []attribute,
+	names map[string]string) {
+	names = map[string]string{}
+	for _, f := range jsonFields(t) {
+		names[f.Name] = f.name
 	}
-	return all
+	for _, f := range jsonFields(t) {
+		hint, chosen := class.Hints[f.name]
+		switch {
+		case chosen:
+			choice := strings.TrimSuffix(hint, " | None")
+			d.use(choiceModule(choice), choice)
+		case strings.HasSuffix(f.Tag.Get("json"), ",omitempty"):
+			continue
+		default:
+			hint = d.hint(f.Type)
+		}
+		all = append(all, attribute{f.name, hint,
+			pythonSentence(d.contract.docs[f.path], names), class.Defaults[f.name]})
+	}
+	return all, names
 }
 
 // choiceModule has a Literal: one that Go declares, or one that Python alone knows.
@@ -196,12 +189,7 @@ func (d *dataclasses) use(module, name string) string {
 
 // importLines are formatted and sorted as ruff does.
 func (d *dataclasses) importLines() {
-	modules := []string{}
-	for module := range d.imported {
-		modules = append(modules, module)
-	}
-	slices.Sort(modules)
-	for _, module := range modules {
+	for _, module := range slices.Sorted(maps.Keys(d.imported)) {
 		names := d.imported[module]
 		slices.SortFunc(names, func(a, b string) int {
 			return strings.Compare(importOrder(a), importOrder(b))
@@ -221,17 +209,6 @@ func importOrder(name string) string {
 		return "0" + name
 	}
 	return "1" + strings.ToLower(name)
-}
-
-// pythonNames are the names in JSON of a struct's fields.
-func pythonNames(t reflect.Type) map[string]string {
-	names := map[string]string{}
-	for _, f := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			names[f.Name] = name
-		}
-	}
-	return names
 }
 
 var (
@@ -255,8 +232,7 @@ func pythonSentence(comment string, names map[string]string) string {
 		}
 		return name
 	})
-	first, size := utf8.DecodeRuneInString(text)
-	text = string(unicode.ToUpper(first)) + text[size:]
+	text = capitalized(text)
 	if !strings.ContainsAny(text[len(text)-1:], ".!?") && !strings.HasSuffix(text, "…") {
 		text += "."
 	}

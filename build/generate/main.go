@@ -29,11 +29,7 @@ func main() {
 
 // generate returns the text of each file, by its path.
 func generate(root string) (map[string][]byte, error) {
-	docs, err := readComments(root)
-	if err != nil {
-		return nil, err
-	}
-	described, err := readContract(docs)
+	described, err := readContract(root)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +43,11 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	for path, write := range map[string]func() ([]byte, error){
 		"capi/layout.h": func() ([]byte, error) {
-			return fill(headerText, readLayout(docs))
+			return fill(headerText, readLayout(described.docs))
 		},
 		"capi/operations.json": described.json,
 		"python/asrconfig_go/_core/_layout.py": func() ([]byte, error) {
-			return fill(ctypesText, readLayout(docs))
+			return fill(ctypesText, readLayout(described.docs))
 		},
 		"python/asrconfig_go/_core/declared.py": func() ([]byte, error) {
 			return fill(declaredText, readDeclared())
@@ -66,11 +62,7 @@ func generate(root string) (map[string][]byte, error) {
 
 // reference is the page of the operations, by the path that it is written to.
 func reference(root, path string) (map[string][]byte, error) {
-	docs, err := readComments(root)
-	if err != nil {
-		return nil, err
-	}
-	described, err := readContract(docs)
+	described, err := readContract(root)
 	if err != nil {
 		return nil, err
 	}
