@@ -8,9 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
-	"sync"
+
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
 const (
@@ -28,9 +28,8 @@ func main() {
 	only := flag.String("only", "", "one kind alone")
 	verbose := flag.Bool("v", false, "name every training that was missed, and every false alarm")
 	figures := flag.String("json", "", "file for the figures that README quotes")
-	threads := flag.Int("threads", runtime.NumCPU(), "at once")
 	flag.Parse()
-	r := measure(*from, *each, *normal, *hours, *only, *threads)
+	r := measure(*from, *each, *normal, *hours, *only)
 	r.print(os.Stdout, *verbose)
 	if *figures != "" {
 		if err := r.write(*figures); err != nil {
@@ -59,7 +58,7 @@ func (r *result) write(file string) error {
 }
 
 // measure plays all of it.
-func measure(from uint64, each, normal int, hours float64, only string, threads int) *result {
+func measure(from uint64, each, normal int, hours float64, only string) *result {
 	var jobs []func() outcome
 	for kind := range troubles {
 		if only != "" && only != troubles[kind].kind {
@@ -76,22 +75,12 @@ func measure(from uint64, each, normal int, hours float64, only string, threads 
 		}
 	}
 	outcomes := make([]outcome, len(jobs))
-	var wait sync.WaitGroup
-	queue := make(chan int)
-	for range threads {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			for i := range queue {
-				outcomes[i] = jobs[i]()
-			}
-		}()
+	if err := parallel.Do(len(jobs), func(i int) error {
+		outcomes[i] = jobs[i]()
+		return nil
+	}); err != nil {
+		panic(err)
 	}
-	for i := range jobs {
-		queue <- i
-	}
-	close(queue)
-	wait.Wait()
 	return summed(outcomes)
 }
 

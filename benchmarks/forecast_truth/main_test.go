@@ -17,7 +17,7 @@ func TestForecastsOnAFewTrainings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	r := measure(3_000_000, 3, 14, 2, "", 2)
+	r := measure(3_000_000, 3, 14, 2, "")
 	require.Len(t, r.by, len(troubles)+1)
 	share, of := r.warned()
 	assert.GreaterOrEqual(t, of, 2*len(troubles))

@@ -90,8 +90,22 @@ func (i iteration) attention(mask func()) {
 	i.keep(i.states(), i.item, 4)
 }
 
-func (i iteration) bertLayer() {
+// output is what follows a layer's attention: its projection, and the feed-forward block, each with a residual.
+func (i iteration) output(activation func()) {
 	m, c, f := i.tokens(), i.Hidden, i.FeedForward
+	i.linear("attention output", m, c, c, true)
+	i.dropout(i.states())
+	i.residual()
+	i.norm(float64(m), float64(c))
+	i.linear("intermediate", m, f, c, true)
+	activation()
+	i.linear("output", m, c, f, true)
+	i.dropout(i.states())
+	i.residual()
+}
+
+func (i iteration) bertLayer() {
+	m, c := i.tokens(), i.Hidden
 	for range 3 {
 		i.linear("query, key, value", m, c, c, true)
 	}
@@ -101,23 +115,17 @@ func (i iteration) bertLayer() {
 		i.backward("scale gradient", i.scores(), 1, 1, 1)
 		i.forward("mask", i.scores(), 1, 1, 1)
 	})
-	i.linear("attention output", m, c, c, true)
-	i.dropout(i.states())
-	i.residual()
-	i.norm(float64(m), float64(c))
-	i.linear("intermediate", m, f, c, true)
-	i.forward("gelu", i.wide(), 1, 1, 1)
-	i.backward("gelu gradient", i.wide(), 2, 1, 1)
-	i.linear("output", m, c, f, true)
-	i.dropout(i.states())
-	i.residual()
+	i.output(func() {
+		i.forward("gelu", i.wide(), 1, 1, 1)
+		i.backward("gelu gradient", i.wide(), 2, 1, 1)
+	})
 	i.norm(float64(m), float64(c))
 	i.keep(i.states(), i.item, 4)
 	i.keep(i.wide(), i.item, 2)
 }
 
 func (i iteration) gpt2Layer() {
-	m, c, f := i.tokens(), i.Hidden, i.FeedForward
+	m, c := i.tokens(), i.Hidden
 	i.norm(float64(m), float64(c))
 	i.linear("query, key, value", m, 3*c, c, true)
 	i.backward("joined gradients", 3*i.states(), 1, 1, 1)
@@ -127,22 +135,16 @@ func (i iteration) gpt2Layer() {
 		i.forward("causal mask", i.scores(), 1, 1, 1)
 		i.backward("causal mask gradient", i.scores(), 1, 1, 1)
 	})
-	i.linear("attention output", m, c, c, true)
-	i.dropout(i.states())
-	i.residual()
-	i.norm(float64(m), float64(c))
-	i.linear("intermediate", m, f, c, true)
-	i.forward("gelu of eight operations", i.wide(), 10, 8, 8)
-	i.backward("gelu gradient", i.wide(), 24, 13, 13)
-	i.linear("output", m, c, f, true)
-	i.dropout(i.states())
-	i.residual()
+	i.output(func() {
+		i.forward("gelu of eight operations", i.wide(), 10, 8, 8)
+		i.backward("gelu gradient", i.wide(), 24, 13, 13)
+	})
 	i.keep(i.states(), i.item, 4)
 	i.keep(i.wide(), i.item, 5)
 }
 
 func (i iteration) optLayer() {
-	m, c, f := i.tokens(), i.Hidden, i.FeedForward
+	m, c := i.tokens(), i.Hidden
 	i.norm(float64(m), float64(c))
 	for range 3 {
 		i.linear("query, key, value", m, c, c, true)
@@ -159,16 +161,10 @@ func (i iteration) optLayer() {
 		i.move("largest gradient", kernel.Elementwise, kernel.Backward, i.scores(), 18+2, 20, 5) // eq, div, where, lt, masked_fill
 		i.keep(i.scores(), i.item, 1)
 	})
-	i.linear("attention output", m, c, c, true)
-	i.dropout(i.states())
-	i.residual()
-	i.norm(float64(m), float64(c))
-	i.linear("intermediate", m, f, c, true)
-	i.forward("relu", i.wide(), 1, 1, 1)
-	i.backward("relu gradient", i.wide(), 2, 1, 1)
-	i.linear("output", m, c, f, true)
-	i.dropout(i.states())
-	i.residual()
+	i.output(func() {
+		i.forward("relu", i.wide(), 1, 1, 1)
+		i.backward("relu gradient", i.wide(), 2, 1, 1)
+	})
 	i.keep(i.states(), i.item, 4)
 	i.keep(i.wide(), i.item, 1)
 }

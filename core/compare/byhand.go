@@ -37,14 +37,6 @@ var scenarios = []Scenario{
 // Scenarios are the published examples.
 func Scenarios() []Scenario { return scenarios }
 
-// scenarioGPUs are the cards of the published examples.
-func scenarioGPUs() (names []string) {
-	for _, s := range scenarios {
-		names = append(names, s.GPU)
-	}
-	return names
-}
-
 // publishedPrice is that of the published cost tables.
 var publishedPrice = timing.Price{GPU: "L4", Hour: 0.40, Provider: "published"}
 

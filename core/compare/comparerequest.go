@@ -55,7 +55,9 @@ func (r Request) completed() (Request, error) {
 	r.SafetyMargin = cmp.Or(r.SafetyMargin, usualMargin)
 	r.Optimizer = cmp.Or(r.Optimizer, estimate.DefaultOptimizer)
 	if len(r.GPUs) == 0 && r.ByHand != nil {
-		r.GPUs = scenarioGPUs()
+		for _, s := range scenarios {
+			r.GPUs = append(r.GPUs, s.GPU)
+		}
 	}
 	if r.Workers == nil && r.Hardware == nil {
 		workers := usualWorkers
