@@ -69,8 +69,12 @@ func (m Limits) checkAll(sorted []float64) error {
 	if over == len(sorted) {
 		return nil
 	}
+	count := len(sorted) - over
+	problem := "are too long to fit even alone; the shortest of them"
+	if count == 1 {
+		problem = "is too long to fit even alone; it"
+	}
 	return fault.New(fault.Infeasible,
 		"drop or shorten them, enable gradient checkpointing, or use a larger GPU",
-		"%d of %d clips are too long to fit even alone; the shortest of them lasts %.4g s",
-		len(sorted)-over, len(sorted), sorted[over])
+		"%d of %s %s lasts %.4g s", count, fault.Plural(len(sorted), "clip"), problem, sorted[over])
 }

@@ -138,4 +138,6 @@ func TestClipsThatCannotBeUsed(t *testing.T) {
 	}
 	_, err = Split([]float64{1, 8, 9, 2}, memory, Cost{})
 	require.EqualError(t, err, "2 of 4 clips are too long to fit even alone; the shortest of them lasts 8 s")
+	_, err = Split([]float64{8}, memory, Cost{})
+	require.EqualError(t, err, "1 of 1 clip is too long to fit even alone; it lasts 8 s")
 }

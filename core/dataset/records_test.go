@@ -178,6 +178,8 @@ func TestSplitsOfFolders(t *testing.T) {
 		"LibriSpeech":      {[]string{"L/dev-clean/1/a.wav", "L/train-100/1/b.wav", "L/train-360/c.wav"}, []string{"L/train-100/1/b.wav", "L/train-360/c.wav"}, "dev train train"},
 		"beside others":    {[]string{"a.wav", "noise/b.wav", "train-100/c.wav"}, []string{"a.wav", "train-100/c.wav"}, " noise train"},
 		"none to train on": {[]string{"dev-clean/a.wav", "test-clean/b.wav"}, []string{"dev-clean/a.wav", "test-clean/b.wav"}, "dev test"},
+		"put aside":        {[]string{"train_backup/a.wav", "train-old/b.wav", "train/c.wav"}, []string{"train/c.wav"}, "train train-old train_backup"},
+		"microphones":      {[]string{"p1/a_mic1.wav", "p1/a_mic2.wav", "p1/b_mic2.wav"}, []string{"p1/a_mic1.wav", "p1/b_mic2.wav"}, " mic2 "},
 		"no splits":        {[]string{"ann/a.wav", "dev_bob/b.wav"}, []string{"ann/a.wav", "dev_bob/b.wav"}, "none none"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,9 @@
 package dataset
 
 import (
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -43,11 +45,18 @@ func (r Request) ofSplits(files []entry) (kept []entry, only string) {
 		splits[i], complete = split, complete && named
 		wanted = wanted || slices.Contains(r.Splits, split)
 	}
+	microphones := otherMicrophones(files)
 	if !wanted && !complete {
-		return files, ""
+		clear(splits)
+		if len(microphones) == 0 {
+			return files, ""
+		}
 	}
 	for i := range files {
 		if !files[i].stray {
+			if name, other := microphones[files[i].path]; other {
+				splits[i] = name
+			}
 			files[i].more = &detail{extra: []*string{&splits[i]}}
 		}
 	}
@@ -57,17 +66,45 @@ func (r Request) ofSplits(files []entry) (kept []entry, only string) {
 	return keepSplits(files, r.Splits)
 }
 
+// microphone is the end of the name of one of several recordings of a sentence, as in VCTK 0.92.
+var microphone = regexp.MustCompile(`_(mic\d+)\.\w+$`)
+
+// otherMicrophones returns the microphones of the files that say what a file of the first one says.
+// They are splits of their own: drawn clips would hold sentences that are trained on.
+func otherMicrophones(files []entry) map[string]string {
+	recordings, first := map[string]string{}, map[string]bool{}
+	for _, e := range files {
+		if at := microphone.FindStringSubmatchIndex(e.path); at != nil {
+			name := e.path[at[2]:at[3]]
+			recordings[e.path] = name
+			first[e.path[:at[2]]] = first[e.path[:at[2]]] || name == "mic1"
+		}
+	}
+	maps.DeleteFunc(recordings, func(path, name string) bool {
+		return name == "mic1" || !first[path[:strings.LastIndex(path, name)]]
+	})
+	return recordings
+}
+
+// asides are words of names of folders that are no part of a dataset, as train_backup.
+var asides = []string{"backup", "bak", "copy", "old", "orig", "tmp"}
+
 // folderSplit returns the split that the name of a folder above a file begins with, as dev in
-// LibriSpeech's dev-clean. Without one, named is false, and the split is the folder itself.
+// LibriSpeech's dev-clean. Without one, named is false, and the split is the folder itself; it is
+// of a folder that was put aside, too.
 func (r Request) folderSplit(path string) (split string, named bool) {
 	separator := string(filepath.Separator)
 	path = strings.TrimPrefix(path, filepath.Clean(r.Folder)+separator)
 	folders := strings.Split(path, separator)
 	folders = folders[:len(folders)-1]
 	for _, folder := range folders {
-		end := strings.IndexAny(folder+".", "-_.")
-		if split = folder[:end]; slices.Contains(r.SplitFolders, split) {
-			return split, true
+		words := strings.FieldsFunc(folder, func(c rune) bool { return strings.ContainsRune("-_.", c) })
+		aside := slices.ContainsFunc(words, func(word string) bool { return slices.Contains(asides, word) })
+		if aside {
+			return folder, false
+		}
+		if len(words) > 0 && slices.Contains(r.SplitFolders, words[0]) {
+			return words[0], true
 		}
 	}
 	return strings.Join(folders[:min(1, len(folders))], ""), false

@@ -143,7 +143,11 @@ class ASRConfigManager:
 
         Returns:
             The rate of one worker, also held as ``manager.loader``. None where there is nothing to measure, and after
-            an error, which is reported by a ``LoaderNotMeasuredWarning``.
+            any other error, which is reported by a ``LoaderNotMeasuredWarning``.
+
+        Raises:
+            NotFoundError: The dataset does not exist.
+            InvalidArgumentError: An option is unknown.
         """
         from .audio.loader_rate import LoaderSettings, Measured
 

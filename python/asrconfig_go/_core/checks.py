@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from ..errors import InvalidArgumentError
+from .output import with_article
 
 T = TypeVar("T")
 _MAX_SECONDS = 86_400.0
@@ -74,7 +75,7 @@ def plain(value: Any) -> Any:
 
 def _words(kind: type) -> str:
     names = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
-    return names.get(kind, f"a {kind.__name__}")
+    return names.get(kind, with_article(kind.__name__))
 
 
 def check_seconds(name: str, seconds: object) -> float:

@@ -29,6 +29,7 @@ from ..errors import (
 from ._layout import ABI_VERSION, POISONED, Stats, Step
 from .checks import plain
 from .declared import UNSET_VERSION
+from .output import kind_of
 
 # Measured with Go 1.26, glibc 2.36 and two cores: 1.8 to 1.9 GiB are mapped with about nine threads. None of 20 runs
 # failed with 2000 MiB of unmapped addresses, 17 failed with 1600. The share of a thread is a guess that covers both.
@@ -248,7 +249,7 @@ def exchange(op: str, args: Mapping[str, object] | None = None, attached: bytes 
 def _plain(value: object) -> Any:
     number = plain(value)
     if number is value:
-        raise TypeError(f"a {type(value).__name__} is neither a number nor text")
+        raise TypeError(f"{kind_of(value)} is neither a number nor text")
     return number
 
 

@@ -137,6 +137,16 @@ def first_of(items: Iterable[object], shown: int = LINES) -> list[str]:
     return [*map(str, texts[:shown]), *more]
 
 
+def kind_of(value: object) -> str:
+    """A value's type in words: ``None``, ``an int``, ``a list``."""
+    return "None" if value is None else with_article(type(value).__name__)
+
+
+def with_article(name: str) -> str:
+    """``an int``, ``a list``."""
+    return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
+
+
 def shortened(text: str, longest: int = LONGEST) -> str:
     """``text`` of at most so many characters."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

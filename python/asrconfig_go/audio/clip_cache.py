@@ -18,7 +18,7 @@ import numpy as np
 
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
-from .._core.output import ProgressBar, listed
+from .._core.output import ProgressBar, kind_of, listed
 from .._core.render import exact, plural
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key
@@ -137,7 +137,7 @@ def _items(sources: object) -> tuple[Iterable[object], int | None]:
         return paths, len(paths)
     if source.kind not in ("paths", "list", "indexed", "iterable") or not hasattr(source.data, "__iter__"):
         raise InvalidArgumentError(
-            f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a dataset, or a list of clips"
+            f"cannot prepare {kind_of(sources)}", "pass a folder, a manifest, a dataset, or a list of clips"
         )
     audio = (item if (name := audio_key(item)) is None else item[name] for item in source.data)
     return audio, source.length

@@ -16,9 +16,10 @@ import numpy as np
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage, read_through, user_path
+from .._core.output import kind_of
 from .._core.stored_clip import StoredClip
 from ..data.segments import split_range
-from ..data.source import is_array, kind
+from ..data.source import is_array
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def name_of(source: object) -> str:
         return f"{clip.path} (bytes in the dataset)" if clip.path else f"an audio buffer of {len(clip.value)} bytes"
     if clip.path or clip.kind in ("path", "missing"):
         return clip.path or "an audio entry"
-    return f"an array of shape {tuple(clip.value.shape)}" if is_array(clip.value) else kind(clip.value)
+    return f"an array of shape {tuple(clip.value.shape)}" if is_array(clip.value) else kind_of(clip.value)
 
 
 def decode_source(source: object, name: str, rate: int) -> Decoded:

@@ -26,7 +26,7 @@ from .._core.output import first_of, shortened
 from .._core.records import from_json, to_json
 from ..data.scan_result import DatasetProfile
 from ..data.source import Source, open_source
-from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
+from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .decoding import check_rate, find_resampler
 from .loader_sources import Reading, loader_items
 
@@ -146,6 +146,7 @@ def measure_loader(
         The rate; None for arrays in memory without a ``processor``, of which there is nothing to measure.
 
     Raises:
+        NotFoundError: The dataset does not exist.
         UnsupportedError: The dataset is a stream, or soundfile is not installed.
         EmptyDatasetError: No clip can be read.
         InvalidArgumentError: The processor fails, or an option is out of its range.
@@ -286,13 +287,18 @@ class Measured:
     options: Mapping[str, object]
 
     def measure(self, remember: bool, options: LoaderSettings) -> LoaderRate | None:
-        """The rate of the last day, if ``remember``, or else a new one; None, with a warning, where there is none."""
+        """The rate of the last day, if ``remember``, or else a new one; None, with a warning, where there is none.
+
+        Raises ``NotFoundError`` for a path that does not exist.
+        """
         try:
             rate = self.find() if remember else None
             if rate is None:
                 rate = measure_loader(self.source, processor=self.processor, **options)
                 if rate is not None:
                     self.store(rate)
+        except NotFoundError:
+            raise
         except AsrConfigError as error:
             warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=3)
             return None

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
+from .._core.output import kind_of
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key
 from ..data.scan import scan_audio
 from ..data.scan_result import Clip
 from ..data.segments import named_range
-from ..data.source import Source, is_array, kind, open_source
+from ..data.source import Source, is_array, open_source
 from ..data.table_sources import frame_table, read_arrow_file, read_saved, row_group, schema_of
 from ..errors import EmptyDatasetError, UnsupportedError
 from .collators import cannot_decode
@@ -84,7 +85,7 @@ def loader_items(
         case "list" | "indexed":
             return _own(source, sampling_rate, drawn)
     raise UnsupportedError(
-        f"the loading of {kind(source.data)} cannot be measured without reading it from its beginning",
+        f"the loading of {kind_of(source.data)} cannot be measured without reading it from its beginning",
         "pass files, or a dataset with a length; or assume a rate: loader_rate=",
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.declared import WORDS
 from .._core.files import cache_folder, write_whole
-from .._core.output import ProgressBar, first_of
+from .._core.output import ProgressBar, first_of, kind_of, with_article
 from .._core.render import plural
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key, text_columns, usual_columns
@@ -122,7 +122,7 @@ def table_problem(dataset: Dataset) -> str:
         return ""
     if pa.types.is_struct(kind) and "path" in [field.name for field in kind] and "array" not in str(kind):
         return ""
-    return f"the column of the audio is a {kind}, which cannot name a piece of a file"
+    return f"the column of the audio is {with_article(str(kind))}, which cannot name a piece of a file"
 
 
 def table_with_pieces(
@@ -208,9 +208,7 @@ class _Clips:
             self._rows = source.undecoded().with_format(None)
             self._audio = audio_column(schema_of(dataset))
         elif source.kind not in ("list", "paths"):
-            self.problem = (
-                f"the rows of a {type(dataset).__name__} cannot be replaced: pass a datasets.Dataset or a list"
-            )
+            self.problem = f"the rows of {kind_of(dataset)} cannot be replaced: pass a datasets.Dataset or a list"
 
     def clip(self, row: int, duration: float) -> tuple[Any, float, str, Any]:
         item = self._rows[row]

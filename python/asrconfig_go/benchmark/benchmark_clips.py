@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._core.out_of_memory import first_line
+from .._core.output import kind_of
 from ..config import TrainingConfig
 from ..data.scan import scan_audio
 from ..data.scan_result import clips_by_use, lengths_of
@@ -62,7 +63,7 @@ def checked_dataset(dataset: object) -> None:
         raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take a part of it")
     if not source.has_rows:
         raise InvalidArgumentError(
-            f"cannot draw clips from a {type(dataset).__name__}",
+            f"cannot draw clips from {kind_of(dataset)}",
             "pass the Trainer's training set: a datasets.Dataset, a torch Dataset with a length, or a list of rows",
         )
     if not source.length:

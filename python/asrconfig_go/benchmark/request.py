@@ -20,6 +20,7 @@ from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import read_object
 from .._core.modules import versions
 from .._core.out_of_memory import first_line
+from .._core.output import kind_of, with_article
 from ..audio.collators import readable
 from ..config import TrainingConfig
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
@@ -273,7 +274,9 @@ def _changed_arguments(arguments: TrainingArguments) -> dict[str, Any]:
     try:
         usual = arguments_of({}, arguments.output_dir, kind)
     except TypeError as error:
-        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
+        raise InvalidArgumentError(
+            f"{with_article(kind.__name__)} cannot be made again: {error}", "pass a dictionary"
+        ) from error
     names = [field.name for field in dataclasses.fields(arguments) if field.init and hasattr(arguments, field.name)]
     return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
 
@@ -316,7 +319,7 @@ def _unpickled(path: Path) -> Any:
     except Exception as error:
         raise CorruptFileError(f"{path} holds no TrainingArguments: {first_line(error)}", _FILE_HINT) from error
     if not is_dataclass(arguments):
-        raise CorruptFileError(f"{path} holds no TrainingArguments, but a {type(arguments).__name__}", _FILE_HINT)
+        raise CorruptFileError(f"{path} holds no TrainingArguments, but {kind_of(arguments)}", _FILE_HINT)
     return arguments
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.output import first_of
+from .._core.output import first_of, kind_of
 from ..errors import InvalidArgumentError
 from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
 from .label_rules import LabelRules, Limits, limits_of, rules_of
 from .scan import scan_audio, scan_with_texts
 from .scan_result import ScanResult
 from .scan_rows import Text
-from .source import kind, open_source
+from .source import open_source
 
 _SHOWN = 20  # pairs that a report lists
 _BATCH = 1_000  # texts tokenized at once
@@ -159,7 +159,7 @@ def _with_texts(
         raise InvalidArgumentError("a scan's result has no transcripts", "pass texts=… as well")
     result = scan_audio(source, workers=workers, progress=progress, allow_empty=True)
     if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
-        raise InvalidArgumentError(f"texts are {kind(texts)}", "pass a list with one text for each clip")
+        raise InvalidArgumentError(f"texts are {kind_of(texts)}", "pass a list with one text for each clip")
     transcripts = list(texts)
     if len(transcripts) != len(result):
         raise InvalidArgumentError(
@@ -285,7 +285,7 @@ def _tokenizing(tokenizer: Any) -> Callable[[list[str]], Iterable[Sequence[Any]]
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor
     if not callable(tokenizer):
         raise InvalidArgumentError(
-            f"a {type(tokenizer).__name__} as tokenizer cannot be called", "pass a function from a text to its labels"
+            f"{kind_of(tokenizer)} as tokenizer cannot be called", "pass a function from a text to its labels"
         )
     if hasattr(tokenizer, "batch_decode"):  # transformers' own take many texts at once
         return lambda batch: tokenizer(batch).input_ids
@@ -301,6 +301,6 @@ def _sequence(labels: object) -> Sequence[Any]:
             labels = getattr(labels, name)
     nested = hasattr(labels, "__iter__") and any(isinstance(label, list | tuple) for label in labels)
     if not hasattr(labels, "__iter__") or nested:
-        returned = "a list of lists" if nested else kind(labels)
+        returned = "a list of lists" if nested else kind_of(labels)
         raise InvalidArgumentError(f"the tokenizer returns {returned} for a text", "it must return a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from .._core import native
 from .._core.checks import Cluster, DurationUnit, checked, plain
 from .._core.defaults import SAMPLING_RATE
-from .._core.output import Advance, ProgressBar
+from .._core.output import Advance, ProgressBar, kind_of
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from .scan_inputs import SourceReader
@@ -274,7 +274,7 @@ def _check(source: Source, column: str) -> None:
         )
     if source.kind != "dataset":
         raise InvalidArgumentError(
-            f"cannot add a column to a {type(source.data).__name__}",
+            f"cannot add a column to {kind_of(source.data)}",
             "pass a datasets.Dataset; of other sources, scan_audio(source).durations are the seconds",
         )
     if column in source.columns:

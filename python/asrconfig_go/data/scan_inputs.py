@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from .._core.files import user_path, utf8
-from .._core.output import listed
+from .._core.output import kind_of, listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .scan_rows import Piece, PreparedRows, ScanInput, array_clip
-from .source import CLIPS, TRAINED, Source, is_array, kind, open_source
+from .source import CLIPS, TRAINED, Source, is_array, open_source
 from .table_sources import (
     STREAM_SAMPLE,
     frame_table,
@@ -162,4 +162,4 @@ def _is_audio(row: object) -> bool:
 
 
 def _refused(data: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"cannot read a dataset from {kind(data)}", _ACCEPTED)
+    return InvalidArgumentError(f"cannot read a dataset from {kind_of(data)}", _ACCEPTED)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.batches import INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.defaults import SAMPLING_RATE
-from .._core.output import listed
+from .._core.output import kind_of, listed
 from .._core.stored_clip import StoredClip
 from ..errors import InvalidArgumentError
 from ..trace.model import Model
-from .source import is_array, kind, open_source
+from .columns import audio_columns, usual_columns
+from .source import is_array, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ Text = str | list[int] | None
 """A transcript, or labels."""
 _HIGHEST_RATE = 10_000_000  # hertz
 FIX = "pass your Trainer's collator, too: create_optimal_config(dataset, model, collator=collator)"
+_FIX_OF_AUDIO = f"pass load_speech(rows).train, which knows the audio of rows; or {FIX}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def _array_problem(array: Any, rate: object) -> str:
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= _HIGHEST_RATE:
         return f"sampling rate {rate!r} is not a positive number of hertz"
     if not is_array(array) and not (isinstance(array, list | tuple) and all(isinstance(x, int | float) for x in array)):
-        return f"is {kind(array)}, not a 1-D array"
+        return f"is {kind_of(array)}, not a 1-D array"
     if is_array(array) and len(array.shape) != 1:
         return f"has the shape {tuple(array.shape)}, not one dimension"
     return "" if len(array) else "holds no audio"
@@ -176,8 +178,10 @@ class PreparedRows:
     def of_examples(self, dataset: Dataset | Sequence[object]) -> ScanInput:
         """Rows that only the collator can read: some examples represent all of them."""
         if self.examples is None:
-            names = open_source(dataset).columns or [f"a {type(dataset[0]).__name__}"]
-            raise InvalidArgumentError(f"how long the rows of {listed(names)} are is not known", FIX)
+            names = open_source(dataset).columns or [f"{kind_of(dataset[0])}"]
+            has_audio = usual_columns(names, ("audio", *audio_columns()))
+            hint = _FIX_OF_AUDIO if has_audio else FIX
+            raise InvalidArgumentError(f"how long the rows of {listed(names)} are is not known", hint)
         unit, lengths = self.examples.unit, self.examples.lengths()
         return _source(lengths, unit, f"{len(dataset)} rows, collated, {unit}", len(lengths), len(dataset))
 
@@ -191,11 +195,11 @@ def examples_of(dataset: object, collator: object, model: object) -> CollatedExa
     if isinstance(collator, CollatedExamples):
         return collator
     if not callable(collator):
-        raise InvalidArgumentError(f"collator is a {type(collator).__name__}, not a function", "pass your Trainer's")
+        raise InvalidArgumentError(f"collator is {kind_of(collator)}, not a function", "pass your Trainer's")
     source = open_source(dataset).train
     if not source.has_rows:
         raise InvalidArgumentError(
-            f"a {type(source.data).__name__} has no rows that a collator takes", "pass the dataset that you train on"
+            f"{kind_of(source.data)} has no rows that a collator takes", "pass the dataset that you train on"
         )
     return CollatedExamples(source.data, collator, model)
 

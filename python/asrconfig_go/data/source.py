@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .._core.output import kind_of
 from ..errors import InvalidArgumentError, UnsupportedError
 from .scan_result import DatasetProfile, ScanResult
 
@@ -129,7 +130,7 @@ class Source:
         if self.kind in ("address", "path", "paths"):
             return open_stream([self.data] if isinstance(self.data, str | os.PathLike) else self.data)
         raise InvalidArgumentError(
-            f"a {type(self.data).__name__} is no stream of clips",
+            f"{kind_of(self.data)} is no stream of clips",
             'pass a dataset that was loaded with streaming=True, or addresses such as "hf://datasets/me/mine/*.parquet"',
         )
 
@@ -175,11 +176,6 @@ def _kind_of_list(items: Sequence[object]) -> SourceKind:
 def is_array(value: object) -> bool:
     """A NumPy array, a torch tensor, or anything of their shape."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def kind(value: object) -> str:
-    """A value's type in words."""
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def is_remote(name: str) -> bool:

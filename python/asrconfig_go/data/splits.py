@@ -19,7 +19,7 @@ from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage, user_path, utf8
 from .._core.hub import from_hub
-from .._core.output import listed, shortened
+from .._core.output import kind_of, listed, shortened
 from .._core.render import plural
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
@@ -88,7 +88,7 @@ def splits_of(
             from datasets import Dataset
 
             return {"train": Dataset(source if opened.kind == "table" else frame_table(source))}
-    raise InvalidArgumentError(f"cannot read speech from a {type(source).__name__}", _ACCEPTED)
+    raise InvalidArgumentError(f"cannot read speech from {kind_of(source)}", _ACCEPTED)
 
 
 def _stored(value: Any) -> Any:

@@ -35,7 +35,8 @@ class FolderTexts:
         """The transcript of a clip, None where there is none. Raises ``CorruptFileError`` for an unreadable one."""
         if text := self.chapter.get(clip.stem):
             return text
-        names = dict.fromkeys(f"{stem}.txt" for stem in (clip.stem, _MICROPHONE.sub("", clip.stem)))
+        stems = (clip.stem, f"{clip.stem}.normalized", _MICROPHONE.sub("", clip.stem))  # the second: LibriTTS
+        names = dict.fromkeys(f"{stem}.txt" for stem in stems)
         for path in (folder / name for folder in self.folders for name in names):
             try:
                 return path.read_text(encoding="utf-8-sig").strip()

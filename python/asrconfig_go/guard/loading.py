@@ -22,6 +22,7 @@ import torch
 
 from .._core.files import from_storage
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.output import kind_of
 from .._core.random_state import cpu_state, set_cpu_state
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def _unknown(loader: torch.utils.data.DataLoader, base: torch.utils.data.DataLoa
     from torch.utils.data import DataLoader, IterableDataset
 
     if not isinstance(base, DataLoader):
-        return f"the loader is a {type(base).__name__}, which has no batch sampler"
+        return f"the loader is {kind_of(base)}, which has no batch sampler"
     if isinstance(base.dataset, IterableDataset) or base.batch_sampler is None:
         return "the dataset is a stream, whose rows have no numbers"
     if type(loader).__name__ == "DataLoaderDispatcher":

@@ -19,6 +19,7 @@ from .._core.modules import (
     lora_rank,
     offloads_checkpoints,
 )
+from .._core.output import kind_of
 from ..errors import InvalidArgumentError, UnsupportedError
 from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
 from .plan_record import PlanRecord
@@ -84,7 +85,7 @@ def settings_of_model(model: torch.nn.Module, config: PlanRecord) -> list[Applie
 
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise InvalidArgumentError(
-            f"cannot prepare a {type(model).__name__}", "pass the torch module, before DistributedDataParallel"
+            f"cannot prepare {kind_of(model)}", "pass the torch module, before DistributedDataParallel"
         )
     inside = bare(model)
     return [
@@ -235,7 +236,7 @@ def freeze(part: torch.nn.Module) -> torch.nn.Module:
     """
     if not callable(getattr(part, "requires_grad_", None)) or not callable(getattr(part, "eval", None)):
         raise InvalidArgumentError(
-            f"cannot freeze a {type(part).__name__}", "pass a module of the model, such as model.encoder"
+            f"cannot freeze {kind_of(part)}", "pass a module of the model, such as model.encoder"
         )
     part.requires_grad_(False)
     part.eval()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.declared import WORDS, RowKind
+from .._core.output import kind_of
 from ..data.scan_result import clips_by_use
 from ..data.source import Source, open_source
 from ..errors import EmptyDatasetError, InvalidArgumentError
@@ -137,7 +138,7 @@ def select(
         raise InvalidArgumentError("a dictionary of splits has no order of rows", "select from each split")
     if not source.has_rows:
         raise InvalidArgumentError(
-            f"cannot choose {rows.nouns} of a {type(dataset).__name__} by index",
+            f"cannot choose {rows.nouns} of {kind_of(dataset)} by index",
             "load the dataset without streaming, or train on config.stream(dataset), which leaves long ones out",
         )
     if durations is None:
@@ -181,7 +182,7 @@ def _cut(
 def _measured(source: Source) -> Sequence[float]:
     if source.kind == "indexed":
         raise InvalidArgumentError(
-            f"the durations of a {type(source.data).__name__} cannot be measured",
+            f"the durations of {kind_of(source.data)} cannot be measured",
             "pass durations=…, seconds of every clip: of its files, scan_audio(paths).durations",
         )
     from ..data.scan import scan_audio
@@ -196,7 +197,7 @@ def _taken(source: Source, rows: array[int]) -> Any:
 def _seconds(durations: Sequence[float]) -> list[float]:
     if isinstance(durations, str | bytes) or not hasattr(durations, "__len__"):
         raise InvalidArgumentError(
-            f"durations are a {type(durations).__name__}, not a sequence", "pass seconds, as scan_audio(…).durations"
+            f"durations are {kind_of(durations)}, not a sequence", "pass seconds, as scan_audio(…).durations"
         )
     values = durations.tolist() if hasattr(durations, "tolist") else list(durations)
     for i, value in enumerate(values):

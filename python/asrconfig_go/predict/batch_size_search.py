@@ -14,7 +14,7 @@ from .._core import native
 from .._core.checks import check_seconds, checked
 from .._core.declared import Precision
 from .._core.out_of_memory import classify, clear_frames, free_memory
-from .._core.output import ProgressBar
+from .._core.output import ProgressBar, kind_of
 from .._core.render import box, exact
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..trace.model import is_module
@@ -313,7 +313,7 @@ def _model(
     model: nn.Module = model_or_trainer if is_module(model_or_trainer) else getattr(model_or_trainer, "model", None)
     if not is_module(model):
         raise InvalidArgumentError(
-            f"cannot search with a {type(model_or_trainer).__name__}",
+            f"cannot search with {kind_of(model_or_trainer)}",
             "pass a torch.nn.Module or a transformers.Trainer",
         )
     if not any(p.requires_grad for p in model.parameters()):
@@ -322,7 +322,7 @@ def _model(
         )
     if batch_fn is not None and (not callable(batch_fn) or hasattr(batch_fn, "feature_extractor")):
         raise InvalidArgumentError(
-            f"batch_fn is a {type(batch_fn).__name__}, not a function",
+            f"batch_fn is {kind_of(batch_fn)}, not a function",
             "pass batch_fn(samples) -> the model's keyword arguments as tensors, a tokenizer, or seconds= alone",
         )
     if model is not model_or_trainer and (precision is not None or accumulation is not None):

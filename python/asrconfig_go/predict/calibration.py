@@ -20,6 +20,7 @@ from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
 from .._core.modules import checkpoints, installed_version, switch_off_checkpointing
 from .._core.out_of_memory import free_memory
+from .._core.output import kind_of
 from ..errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from .estimate import MemoryEstimate
 from .hardware import HardwareProfile
@@ -154,7 +155,7 @@ def _job(
         return _Job(trainer.model, given_optimizer(trainer), lambda made, n, k: run_trainer(trainer, made, n, k))
     if not callable(trainer_or_step) or model is None or optimizer is None:
         raise InvalidArgumentError(
-            f"cannot calibrate with a {type(trainer_or_step).__name__}, model {type(model).__name__} and "
+            f"cannot calibrate with {kind_of(trainer_or_step)}, model {type(model).__name__} and "
             f"optimizer {type(optimizer).__name__}",
             "pass a transformers.Trainer, or a function step(batch) with model= and optimizer=",
         )

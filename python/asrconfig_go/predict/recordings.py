@@ -27,7 +27,7 @@ from .._core.checks import checked
 from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
 from .._core.modules import VERSIONED, versions
-from .._core.output import ProgressBar
+from .._core.output import ProgressBar, kind_of
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model, can_trace
 from .memory_settings import MemorySettings
@@ -110,7 +110,7 @@ class Recording:
     def __post_init__(self) -> None:
         if self.batch_fn is not None and not callable(self.batch_fn):
             raise InvalidArgumentError(
-                f"batch_fn is a {type(self.batch_fn).__name__}, not a function",
+                f"batch_fn is {kind_of(self.batch_fn)}, not a function",
                 "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
             )
         if checked("length_per_second", self.length_per_second, float) <= 0:

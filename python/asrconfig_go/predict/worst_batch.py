@@ -14,6 +14,7 @@ import torch
 
 from .._core.batches import FRAMES_PER_SECOND, batch_size, like, pick, time_axis
 from .._core.defaults import SAMPLING_RATE
+from .._core.output import kind_of
 from .._core.render import box, exact, parameter_count, plural
 from .._core.training_session import override
 from ..errors import InvalidArgumentError
@@ -162,7 +163,7 @@ def _length_column(trainer: Trainer, dataset: Dataset) -> tuple[str, list[float]
 def _count(dataset: Dataset) -> int:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InvalidArgumentError(
-            f"a {type(dataset).__name__} is a stream: a batch taken from it would be missing in the training",
+            f"{kind_of(dataset)} is a stream: a batch taken from it would be missing in the training",
             "pass batch=, one that was collated",
         )
     if not len(dataset):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub, offline, without_retries
 from .._core.modules import SpeechKind, class_for, speech_kind
+from .._core.output import with_article
 from ..errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model
 from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY
@@ -37,7 +38,7 @@ def family(model: str) -> SpeechKind:
     kind = speech_kind(config)
     if kind is None:
         raise UnsupportedError(
-            f"{model!r} is a {config.model_type}, which no class of transformers recognises speech with",
+            f"{model!r} is {with_article(config.model_type)}, which no class of transformers recognises speech with",
             "choose a model for CTC, a transducer, an encoder and a decoder, or an audio LLM (docs/audio-llms.md)",
         )
     return kind

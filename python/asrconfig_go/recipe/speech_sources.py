@@ -151,9 +151,9 @@ def load_speech(
 
             - ``"demo"``: the bundled clips of spoken digits, four minutes to train on and one to evaluate with;
             - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file
-              beside each clip (x.txt beside x.wav) or in a folder txt beside that of the clips (VCTK), of LibriSpeech
-              or Kaldi, with Parquet files, or what ``save_to_disk`` wrote. Folders such as train-clean-100 and
-              dev-clean are splits;
+              beside each clip (x.txt or x.normalized.txt beside x.wav) or in a folder txt beside that of the clips
+              (VCTK), of LibriSpeech or Kaldi, with Parquet files, or what ``save_to_disk`` wrote. Folders such as
+              train-clean-100 and dev-clean are splits, and so are further microphones (x_mic2 beside x_mic1);
             - a manifest: .csv, .tsv, .jsonl, also with .gz, which is read as for ``scan_audio``. Paths are relative to
               its folder, or to clips, wavs or audio in it. A column ``split`` distinguishes train and test;
             - the name of a dataset on the Hub;
@@ -224,9 +224,11 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
             hint = f"name one: {option}={next(iter(splits))!r} (--{option.replace('_', '-')} {next(iter(splits))})"
             raise InvalidArgumentError(f"the data has {problem} (splits: {listed(splits)})", hint)
     unused = [name for name in splits if name not in (first, second)]
-    notes = [f"trains on the split {first}, evaluates with {second}" + (f"; not used: {listed(unused)}" * bool(unused))]
-    alone = [f"trains on {first}, the only split"] if first not in TRAIN and not unused else []
-    return splits[str(first)], splits[second] if second else None, notes if second else alone
+    chosen = f"trains on the split {first}" + (f", evaluates with {second}" if second else "")
+    notes = [f"{chosen}; not used: {listed(unused)}" if unused else chosen] if second or unused else []
+    if len(splits) == 1 and first not in TRAIN:
+        notes = [f"trains on {first}, the only split"]
+    return splits[str(first)], splits[second] if second else None, notes
 
 
 def _speech(dataset: Dataset, audio: str | None, text: str | None) -> Dataset:

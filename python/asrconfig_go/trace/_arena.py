@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from .._core.output import kind_of
 from .._core.training_session import override
 from ._calls import Kwargs
 from .event_log import EventLog, TraceError
@@ -84,7 +85,7 @@ def imaginary_copy(model: nn.Module, arena: Arena) -> nn.Module:
         return copy.deepcopy(model, memo)
     except Exception as error:
         raise TraceError(
-            f"the model, a {type(model).__name__}, cannot be copied: {error}",
+            f"the model, {kind_of(model)}, cannot be copied: {error}",
             "pass a function without arguments that builds it instead: trace_training(lambda: MyModel(...), ...)",
         ) from error
 

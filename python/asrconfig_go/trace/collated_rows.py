@@ -21,6 +21,7 @@ from .._core import native
 from .._core.batches import INPUTS
 from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
+from .._core.output import kind_of
 from .._core.random_state import cpu_generators_kept, seed_cpu
 from ..errors import AsrConfigError, InvalidArgumentError
 
@@ -192,7 +193,7 @@ class CollatedRows:
                 batch = self._collate_without_unused(rows, error)
         made = dict(batch) if hasattr(batch, "keys") and hasattr(batch, "__getitem__") else {}
         if not any(getattr(value, "shape", None) for value in pytree.tree_leaves(made)):
-            raise InvalidArgumentError(f"the collator gave a {type(batch).__name__} without tensors", _HINT)
+            raise InvalidArgumentError(f"the collator gave {kind_of(batch)} without tensors", _HINT)
         return made
 
     @cached_property

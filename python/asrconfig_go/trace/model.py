@@ -22,7 +22,7 @@ from .._core.declared import RowKind
 from .._core.files import config_values, fingerprint, read_object, user_path
 from .._core.hub import from_hub
 from .._core.modules import VERSIONED, bare, task_classes
-from .._core.output import shortened
+from .._core.output import kind_of, shortened
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .tiny_models import TINY
 
@@ -254,7 +254,7 @@ def _kind(model: object) -> ModelKind:
 
 
 def _unknown(model: object, accepted: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", accepted)
+    return InvalidArgumentError(f"cannot read a model from {kind_of(model)}", accepted)
 
 
 def _values_of(config: object) -> dict[str, Any]:

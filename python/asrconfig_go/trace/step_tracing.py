@@ -19,6 +19,7 @@ from .._core.checks import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.modules import add_lora, bare
+from .._core.output import kind_of
 from ..errors import AsrConfigError, InvalidArgumentError
 from ._arena import imaginary_copy
 from .event_log import CheckpointError, NoLossError, RefusedBatchError, Trace, TraceError
@@ -147,7 +148,7 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
         tried.setdefault(error.message, []).append(way.words or "a text of each clip")
     reasons = "; ".join(f"{', '.join(kinds)}: {reason}" for reason, kinds in tried.items())
     raise TraceError(
-        f"no batches could be made up for a {type(model).__name__}; tried {reasons}",
+        f"no batches could be made up for {kind_of(model)}; tried {reasons}",
         _GIVE,
     )
 
@@ -217,7 +218,7 @@ def _check_prompt(model: nn.Module, parameters: Iterable[str]) -> None:
     audio = audio_name(parameters)
     if TEXT in parameters and audio is not None:
         raise InvalidArgumentError(
-            f"a {type(bare(model)).__name__} takes {audio} and {TEXT}, which only its processor fits to each other",
+            f"{kind_of(bare(model))} takes {audio} and {TEXT}, which only its processor fits to each other",
             _GIVE,
         )
 

@@ -21,6 +21,7 @@ from .._core.modules import (
     switch_off_checkpointing,
     trainer_stops_caching,
 )
+from .._core.output import kind_of
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
 from .event_log import NoLossError, RefusedBatchError, Segment
@@ -198,7 +199,7 @@ class TrainingLoop:
         batch = self.batch_fn(*point)
         if not isinstance(batch, dict) or not any(isinstance(t, torch.Tensor) for t in pytree.tree_leaves(batch)):
             raise InvalidArgumentError(
-                f"batch_fn returned a {type(batch).__name__} without tensors",
+                f"batch_fn returned {kind_of(batch)} without tensors",
                 "return the model's keyword arguments: a dict of tensors",
             )
         return batch
@@ -287,7 +288,7 @@ def _loss_of(outputs: Any) -> torch.Tensor:
     loss = outputs.get("loss") if hasattr(outputs, "get") else outputs[0]
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise NoLossError(
-            f"the model returned no loss (a {type(outputs).__name__})",
+            f"the model returned no loss ({kind_of(outputs)})",
             "put labels into the batch, or pass loss=function(model, batch)",
         )
     return loss

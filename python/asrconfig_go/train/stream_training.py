@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset
 
 from .._core.files import read_object, write_whole
-from .._core.output import listed
+from .._core.output import kind_of, listed
 from .._core.records import from_file
 from .._core.training_session import attached, session_of
 from ..data.source import open_source
@@ -124,7 +124,7 @@ def with_batches(loader: torch.utils.data.DataLoader, sampler: Iterable[list[Any
     wrapper: Any = getattr(made, "batch_sampler", None)
     if not hasattr(wrapper, "batch_sampler") or isinstance(made, DataLoaderDispatcher):
         raise InvalidArgumentError(
-            f"a {type(loader).__name__} does not take batches of chosen clips",
+            f"{kind_of(loader)} does not take batches of chosen clips",
             "use a dataset with a length, and accelerate without dispatch_batches",
         )
     wrapper.batch_sampler = sampler

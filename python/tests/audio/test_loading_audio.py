@@ -117,6 +117,7 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[AsrConfigError], str]
         "a rate of nothing": (folder / "slow.wav", corrupt, r"slow\.wav has the sampling rate 3 Hz"),
         "too short to be resampled": ({"array": [0.5], "sampling_rate": 1_000_000}, corrupt, "holds no audio"),
         "nothing": (None, wrong, "None is not audio"),
+        "a number": (5, wrong, "^an int is not audio"),
         "whole numbers": ([1, 2], wrong, "not audio"),
         "three axes": (np.zeros((1, 2, 3)), wrong, r"shape \(1, 2, 3\)"),
     }

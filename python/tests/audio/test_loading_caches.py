@@ -140,7 +140,7 @@ def test_prepare(cache: Any, tmp_path: Path) -> None:
     for row in test:
         np.testing.assert_array_equal(cache(row["audio"]), load_audio(row["audio"]["path"]))
     assert cache.misses == before
-    for wrong, message in ((3, "cannot prepare a int"), (PATHS, "workers = 0")):
+    for wrong, message in ((3, "cannot prepare an int"), (PATHS, "workers = 0")):
         with pytest.raises(InvalidArgumentError, match=message):
             cache.prepare(wrong, workers=0 if wrong is PATHS else 1)
     with pytest.raises(KeyError):

@@ -108,7 +108,7 @@ class Indexed:
 
 def test_items_by_index_end_at_the_length() -> None:
     assert list(scan(Indexed(), sampling_rate=1000).durations) == [1.0, 2.0, 3.0]
-    with pytest.raises(InvalidArgumentError, match="cannot read a dataset from a object"):
+    with pytest.raises(InvalidArgumentError, match="cannot read a dataset from an object"):
         scan(object())
 
 
@@ -131,7 +131,7 @@ def test_sample_is_seeded_and_scaled(make_wav: WavMaker, tmp_path: Path) -> None
         ("/no/such/folder", NotFoundError, "/no/such/folder"),
         ([], EmptyDatasetError, "empty list"),
         (None, InvalidArgumentError, "from None"),
-        (5, InvalidArgumentError, "from a int"),
+        (5, InvalidArgumentError, "from an int"),
         (b"bytes", InvalidArgumentError, "from a bytes"),
         (["a.csv", "b.csv.gz"], InvalidArgumentError, "cannot read 2 manifests at once: a.csv, b.csv.gz"),
         ({"train": [], "test": []}, InvalidArgumentError, "dataset\\['train'\\]"),

@@ -46,7 +46,7 @@ def test_published_scenarios(gpu: str, parameters: int, batch: int, accumulation
         (ModelProfile(total_parameters=0), AsrConfigError, "parameters"),
         (ModelProfile(total_parameters=1.5), InvalidArgumentError, "total_parameters"),  # type: ignore[arg-type]
         (ModelProfile(total_parameters=5, trainable_parameters=6), InvalidArgumentError, "6"),
-        (42, InvalidArgumentError, "from a int"),
+        (42, InvalidArgumentError, "from an int"),
         ({"model_type": "wav2vec2", "hidden_size": "wide"}, InvalidArgumentError, "hidden_size"),
     ],
 )
@@ -107,6 +107,16 @@ def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(LoaderNotMeasuredWarning, match="sampling_rate = 100"):
         plan()
     assert capsys.readouterr().out == ""
+
+
+def test_rows_that_only_load_speech_reads() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"pass load_speech\(rows\)\.train"):
+        ac.create_optimal_config([{"audio": "a.wav", "text": "one"}], "wav2vec2-base", gpu="T4", verbose=False)
+
+
+def test_the_loader_of_a_dataset_that_does_not_exist() -> None:
+    with pytest.raises(NotFoundError, match="the dataset '/nowhere' does not exist"):
+        ac.ASRConfigManager(gpu="T4").measure_loader("/nowhere")
 
 
 def test_steps_one_by_one() -> None:

@@ -224,7 +224,7 @@ def test_a_trainer_s_recomputation_is_on_in_trials_and_off_behind(tmp_path: Path
         ({"precision": "fp8"}, "precision"),
         ({"accumulation": 0}, "accumulation"),
         ({"optimizer": "magic"}, "magic"),
-        ({"batch_fn": 3}, "batch_fn is a int"),
+        ({"batch_fn": 3}, "batch_fn is an int"),
         ({"batch_fn": None}, "pass batch_fn"),
     ],
 )

@@ -157,7 +157,7 @@ def test_cut_by_memory() -> None:
     assert split_by_memory([1, 7, 4, 1.5], [(2, 4), (4, 2), (8, 1)], overhead_s=1) == [[1], [2], [3, 0]]
     assert split_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=100) == [[1, 2, 3, 0]]
     assert split_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=0, host_s=7) == [[1], [2, 3, 0]]
-    with pytest.raises(InfeasiblePlanError, match="1 of 2 clips are too long to fit even alone"):
+    with pytest.raises(InfeasiblePlanError, match="1 of 2 clips is too long to fit even alone; it lasts"):
         split_by_memory([1, 9], [(8, 4)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,15 @@ def test_text_files_beside_clips(tmp_path: Path) -> None:
     assert "1 clip without a transcript left out" in data.notes
 
 
+def test_texts_of_libritts(tmp_path: Path) -> None:
+    """Which has x.original.txt and x.normalized.txt beside x.wav."""
+    clips = folder_of_clips(tmp_path / "train-clean-100" / "19" / "198", 2)
+    for path, text in clips:
+        path.with_suffix(".original.txt").write_text(f"{text.upper()}!", encoding="utf-8")
+        path.with_suffix(".normalized.txt").write_text(text, encoding="utf-8")
+    assert sorted(column(loaded(tmp_path, evaluation_share=0).train, "text")) == sorted(text for _, text in clips)
+
+
 def test_texts_of_librispeech_and_kaldi(tmp_path: Path) -> None:
     clips = folder_of_clips(tmp_path / "speaker" / "chapter")
     lines = [f"{path.stem} {text}\n" for path, text in clips]
@@ -161,6 +171,22 @@ def test_texts_of_vctk(tmp_path: Path, audio: str, microphone: str) -> None:
         (tmp_path / "txt" / "p225" / f"{path.stem}.txt").write_text(f"{text}\n", encoding="utf-8")
         path.rename(path.with_stem(f"{path.stem}{microphone}"))
     assert sorted(column(loaded(tmp_path, evaluation_share=0).train, "text")) == sorted(text for _, text in clips)
+
+
+def test_one_microphone_of_vctk(tmp_path: Path) -> None:
+    """Or clips that are drawn to evaluate with would say what others, which are trained on, say."""
+    clips = folder_of_clips(tmp_path / "wav48_silence_trimmed" / "p225", 3)
+    (tmp_path / "txt" / "p225").mkdir(parents=True)
+    for path, text in clips:
+        (tmp_path / "txt" / "p225" / f"{path.stem}.txt").write_text(text, encoding="utf-8")
+        if path != clips[2][0]:  # which the first microphone missed
+            shutil.copy(path, path.with_stem(f"{path.stem}_mic1"))
+        path.rename(path.with_stem(f"{path.stem}_mic2"))
+    data = loaded(tmp_path, evaluation_share=0)
+    assert sorted(column(data.train, "text")) == sorted(text for _, text in clips)
+    assert data.notes[0] == "trains on the split train; not used: mic2"
+    assert len(scan_audio(trained_part(tmp_path), progress=False)) == 3
+    assert len(loaded(tmp_path, split="mic2", evaluation_share=0).train) == 2
 
 
 def test_a_plan_is_for_the_clips_that_are_trained_on(tmp_path: Path) -> None:
@@ -345,7 +371,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
     cases: list[tuple[Any, dict[str, Any], type[AsrConfigError], str]] = [
         (tmp_path, {}, NotFoundError, "holds no clips with transcripts(?s:.*)pass the manifest .*/cuts.jsonl.gz"),
         ("./nowhere", {}, NotFoundError, r"'\./nowhere' does not exist"),
-        (3, {}, InvalidArgumentError, "cannot read speech from a int"),
+        (3, {}, InvalidArgumentError, "cannot read speech from an int"),
         (splits, {}, InvalidArgumentError, r"no split train \(splits: a, b\)"),
         (digits(2), {"evaluation_split": "validation"}, InvalidArgumentError, "no split 'validation'"),
         ("demo", {"evaluation_share": 0.9}, InvalidArgumentError, r"evaluation_share = 0\.9"),

@@ -139,7 +139,7 @@ def test_the_file_of_own_classes_counts(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("model", "kind", "message"),
     [
-        (42, InvalidArgumentError, "from a int"),
+        (42, InvalidArgumentError, "from an int"),
         ("no-such-model", NotFoundError, "no-such-model"),
         (ModelProfile(total_parameters=5), UnsupportedError, "only its counts"),
         ({"hidden_size": 3}, AsrConfigError, "model_type"),
