@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-json"
 
+	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/diagnosis"
@@ -179,13 +180,13 @@ type library struct {
 
 // libraryInfo describes this library and what it can do.
 func libraryInfo() library {
-	audio, text := dataset.Columns()
+	paths, texts := dataset.Columns()
 	return library{
 		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Goroutines:    runtime.NumGoroutine(),
 		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)),
-		AudioExtensions: dataset.Extensions(),
-		AudioColumns:    audio, TextColumns: text,
+		AudioExtensions: audio.Extensions(),
+		AudioColumns:    paths, TextColumns: texts,
 		Throttles: runlog.Throttles, Structures: structures(),
 	}
 }

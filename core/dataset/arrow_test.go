@@ -53,8 +53,8 @@ func TestArrow(t *testing.T) {
 		}
 		assert.Equal(t, []string{"[10] 0.200", "a.wav 0.100", "file.wav 1.000", "[13] 0.200"}, told(scan(t, Request{Arrow: &table}), root), width)
 		c := NewCollection(Options{})
-		require.NoError(t, c.Add(context.Background(), &Piece{Arrow: &table}, nil))
-		require.NoError(t, c.Add(context.Background(), &Piece{Arrow: &Arrow{Batches: []ArrowBatch{first}}}, nil))
+		require.NoError(t, c.Add(context.Background(), &Piece{Arrow: &table}, new(Progress)))
+		require.NoError(t, c.Add(context.Background(), &Piece{Arrow: &Arrow{Batches: []ArrowBatch{first}}}, new(Progress)))
 		result, err := c.Finish(context.Background(), Ending{Source: "pieces"})
 		require.NoError(t, err)
 		assert.Equal(t, 7, result.Clips.Len())
@@ -92,13 +92,13 @@ func TestArrowThatLeavesItsMemory(t *testing.T) {
 		"nothing":  {Batches: []ArrowBatch{{Rows: 2}}},
 		"index":    {Batches: []ArrowBatch{{Rows: 2, Bytes: good}}, Indices: []byte{2, 0, 0, 0, 0, 0, 0, 0}},
 	} {
-		_, err := Scan(context.Background(), Request{Arrow: &a}, nil)
+		_, err := Scan(context.Background(), Request{Arrow: &a}, new(Progress))
 		require.Error(t, err, name)
 		assert.Equal(t, fault.InvalidArgument, fault.From(err).Code, name)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := Scan(ctx, Request{Arrow: &Arrow{Batches: []ArrowBatch{{Rows: 2, Bytes: good}}}}, nil)
+	_, err := Scan(ctx, Request{Arrow: &Arrow{Batches: []ArrowBatch{{Rows: 2, Bytes: good}}}}, new(Progress))
 	isFault(t, err, fault.Cancelled)
 }
 

@@ -117,7 +117,7 @@ func TestChangedFilesAreMeasuredAgain(t *testing.T) {
 
 func TestFreshFilesAreNotCached(t *testing.T) {
 	root, folder := tree(t, map[string][]byte{"a.wav": wavOf(16000)}), t.TempDir()
-	_, err := Scan(context.Background(), Request{Folder: root, Options: Options{Cache: Cache{Folder: folder}}}, nil)
+	_, err := Scan(context.Background(), Request{Folder: root, Options: Options{Cache: Cache{Folder: folder}}}, new(Progress))
 	require.NoError(t, err)
 	assert.NoFileExists(t, filepath.Join(folder, cacheName), "written within the last two seconds")
 }

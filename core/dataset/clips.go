@@ -186,7 +186,11 @@ func (p *Page) Write(to []byte) {
 	for i := range p.rows {
 		r := &p.rows[i]
 		path := fault.Printable(r.path)
-		le.PutUint64(c.seconds[8*i:], math.Float64bits(r.durationOrNaN()))
+		seconds := r.duration
+		if seconds == 0 { // a bad clip
+			seconds = math.NaN()
+		}
+		le.PutUint64(c.seconds[8*i:], math.Float64bits(seconds))
 		le.PutUint64(c.sizes[8*i:], uint64(r.size))
 		le.PutUint64(c.digests[8*i:], r.digest)
 		le.PutUint32(c.kinds[4*i:], r.kind)
@@ -201,13 +205,6 @@ type pageColumns struct{ seconds, sizes, digests, kinds, lengths, paths []byte }
 func columnsOf(b []byte, n int) pageColumns {
 	return pageColumns{b[:8*n], b[8*n : 16*n], b[16*n : 24*n], b[24*n : 28*n], b[28*n : rowBytes*n],
 		b[rowBytes*n:]}
-}
-
-func (r *row) durationOrNaN() float64 {
-	if r.duration > 0 {
-		return r.duration
-	}
-	return math.NaN()
 }
 
 // read appends the rows of a page that was written by another scan: b has its columns.

@@ -42,9 +42,7 @@ func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 		if err := c.clips.read(piece.Page, piece.Columns); err != nil {
 			return err
 		}
-		if p != nil {
-			p.add(piece.Page.Count, len(piece.Page.Errors))
-		}
+		p.add(piece.Page.Count, len(piece.Page.Errors))
 		return nil
 	}
 	if piece.Arrow != nil {
@@ -113,9 +111,6 @@ func shardsFault(rows, clips int) error {
 
 // measure appends the rows of entries.
 func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) error {
-	if p == nil {
-		p = new(Progress)
-	}
 	withPieces(entries)
 	have := len(c.clips.rows)
 	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]

@@ -58,11 +58,11 @@ func (m *manifest) table(name string) (map[string]string, error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return rows, nil
 	}
-	t, closeFile, err := openManifest(m.ctx, path)
+	t, err := openManifest(m.ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer closeFile()
+	defer t.file.Close()
 	return rows, t.eachLine(func(_ int, line []byte) error {
 		key, value := keyed(line)
 		rows[key] = value

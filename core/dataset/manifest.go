@@ -35,6 +35,7 @@ type manifest struct {
 	ctx     context.Context
 	path    string
 	folder  string // of the manifest
+	file    *os.File
 	in      *bufio.Reader
 	lines   *bufio.Scanner               // of in, nil before the first line
 	number  int                          // of the line read last, from 1
@@ -60,8 +61,10 @@ var (
 var manifestReaders = map[string]func(*manifest) error{
 	".jsonl": (*manifest).jsonLines, ".json": (*manifest).jsonLines,
 	".ndjson": (*manifest).jsonLines,
-	".csv":    (*manifest).csv, ".tsv": (*manifest).tsv, ".scp": (*manifest).scp,
-	".txt": (*manifest).list, ".lst": (*manifest).list, ".list": (*manifest).list,
+	".csv":    func(m *manifest) error { return m.rows(false) },
+	".tsv":    func(m *manifest) error { return m.rows(true) },
+	".scp":    (*manifest).scp,
+	".txt":    (*manifest).list, ".lst": (*manifest).list, ".list": (*manifest).list,
 	"segments": (*manifest).segments, "utt2dur": (*manifest).durations,
 	"reco2dur": (*manifest).durations,
 }
@@ -92,11 +95,11 @@ func readManifest(ctx context.Context, path string, r Request) (entries []entry,
 		return nil, "", fault.New(fault.Unsupported, "use "+manifestKind,
 			"manifest %s has none of the known extensions", fault.Printable(path))
 	}
-	m, closeFile, err := openManifest(ctx, path)
+	m, err := openManifest(ctx, path)
 	if err != nil {
 		return nil, "", err
 	}
-	defer closeFile()
+	defer m.file.Close()
 	m.texts, m.field, m.audio, m.listing = r.Texts, r.TextField, r.AudioField, r.table
 	if m.splits = len(r.Splits) > 0; m.splits {
 		m.listing = &Table{wanted: []string{splitColumn}}
@@ -115,33 +118,32 @@ func readManifest(ctx context.Context, path string, r Request) (entries []entry,
 }
 
 // openManifest opens a regular file for reading line by line, through gzip when its name says so.
-func openManifest(ctx context.Context, path string) (m *manifest, closeFile func(),
-	err error) {
+func openManifest(ctx context.Context, path string) (*manifest, error) {
 	st, err := os.Stat(path) // before it is opened: a pipe would block
 	if err == nil && !st.Mode().IsRegular() {
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
-		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s",
+		return nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s",
 			fault.Printable(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions",
+		return nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions",
 			"manifest %s", fault.Printable(path))
 	}
-	m = &manifest{ctx: ctx, path: path, folder: filepath.Dir(path),
+	m := &manifest{ctx: ctx, path: path, folder: filepath.Dir(path), file: f,
 		files: map[string]*measuredFile{}, tables: map[string]map[string]string{}}
 	var in io.Reader = f
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
 		if in, err = gzip.NewReader(f); err != nil {
 			_ = f.Close() // only read from
-			return nil, nil, fault.Wrap(err, fault.Corrupt, "recreate it, or unpack it",
+			return nil, fault.Wrap(err, fault.Corrupt, "recreate it, or unpack it",
 				"manifest %s", fault.Printable(path))
 		}
 	}
 	m.in = bufio.NewReaderSize(in, readAtOnce)
-	return m, func() { _ = f.Close() }, nil
+	return m, nil
 }
 
 // broken is the error of a manifest that cannot be read to its end.

@@ -303,7 +303,7 @@ func FuzzKaldi(f *testing.F) {
 	f.Fuzz(func(t *testing.T, scp, segments, durations string) {
 		root := tree(t, map[string][]byte{"wav.scp": []byte(scp), "segments": []byte(segments), "utt2dur": []byte(durations), "a.wav": wavOf(16000)})
 		for _, name := range []string{"wav.scp", "segments", "utt2dur"} {
-			result, err := Scan(t.Context(), Request{Manifest: filepath.Join(root, name), AllowEmpty: true, Texts: true}, nil)
+			result, err := Scan(t.Context(), Request{Manifest: filepath.Join(root, name), AllowEmpty: true, Texts: true}, new(Progress))
 			if err != nil {
 				assert.NotEqual(t, fault.Internal, fault.From(err).Code)
 				continue
@@ -323,7 +323,7 @@ func FuzzLhotse(f *testing.F) {
 	f.Add(`{"audio_filepath":"a.wav","offset":0.5,"duration":1e308}`)
 	f.Fuzz(func(t *testing.T, line string) {
 		root := tree(t, map[string][]byte{"m.jsonl": []byte(line), "a.wav": wavOf(16000)})
-		result, err := Scan(t.Context(), Request{Manifest: root + "/m.jsonl", AllowEmpty: true, Texts: true}, nil)
+		result, err := Scan(t.Context(), Request{Manifest: root + "/m.jsonl", AllowEmpty: true, Texts: true}, new(Progress))
 		if err != nil {
 			assert.NotEqual(t, fault.Internal, fault.From(err).Code)
 			return

@@ -310,14 +310,10 @@ func (r *records) fitted(fields []string) (_ []string, fits bool) {
 	return fields, r.text < 0 && (r.path == 0 || audio.HasExtension(fields[r.path]))
 }
 
-func (m *manifest) csv() error { return m.rows(false) }
-
-func (m *manifest) tsv() error { return m.rows(true) }
-
 // rows reads a table with a header.
 func (m *manifest) rows(tabs bool) error {
 	r := &records{m: m}
-	head, ok, err := r.head()
+	head, ok, err := r.filled()
 	if !ok || err != nil {
 		return err
 	}
@@ -383,14 +379,4 @@ func (m *manifest) hasFile(name string) bool {
 		}
 	}
 	return false
-}
-
-// head returns the first line that is not blank.
-func (r *records) head() (line string, ok bool, err error) {
-	for {
-		line, ok, err = r.line()
-		if !ok || err != nil || strings.TrimSpace(line) != "" {
-			return line, ok, err
-		}
-	}
 }

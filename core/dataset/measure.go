@@ -156,18 +156,15 @@ func (c *reader) cached(e *entry, r *row) {
 	var m cachedFile
 	key := c.cache.key(e.path)
 	st, unchanged, err := c.cache.find(e.path, key, &m)
-	var info media.Info
-	switch {
-	case media.Unanswered(err): // asked again
-		info, st, err = audio.File(e.path)
-	case err != nil:
-	case unchanged:
+	if unchanged {
 		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kinds.of(m.kind)
 		if m.claimed > 0 {
 			r.odd = &odd{claimed: m.claimed}
 		}
 		return
-	default:
+	}
+	var info media.Info
+	if err == nil || media.Unanswered(err) { // storage is asked again
 		info, st, err = audio.File(e.path)
 	}
 	r.size, r.digest = max(st.Size, 0), st.Digest

@@ -27,10 +27,9 @@ func paddings(sorted []float64, b int, seed int64) []profile.Padding {
 	if len(sorted) == 0 {
 		return []profile.Padding{}
 	}
-	audio := 0.0
-	for _, s := range sorted {
-		audio += s
-	}
+	audio := inOrder(sorted, 1) // batches of one are not padded
+	descending := slices.Clone(sorted)
+	slices.Reverse(descending)
 	one := func(order string, padded float64) profile.Padding {
 		return profile.Padding{Order: order, PaddedS: padded, Waste: max(0, 1-audio/padded)}
 	}
@@ -38,7 +37,7 @@ func paddings(sorted []float64, b int, seed int64) []profile.Padding {
 		one("random", batching.Expected(sorted, b)),
 		one("grouped", grouped(sorted, b, seed)),
 		one("bucketed", bucketed(sorted, b, audio)),
-		one("sorted", inOrder(descending(sorted), b)),
+		one("sorted", inOrder(descending, b)),
 	}
 }
 
@@ -48,12 +47,6 @@ func inOrder(order []float64, b int) (padded float64) {
 		padded += float64(len(batch)) * slices.Max(batch)
 	}
 	return padded
-}
-
-func descending(sorted []float64) []float64 {
-	order := slices.Clone(sorted)
-	slices.Reverse(order)
-	return order
 }
 
 // grouped is how many seconds the batches of transformers' groups hold.

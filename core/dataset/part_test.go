@@ -90,8 +90,8 @@ func TestPartsOfASourceThatChanges(t *testing.T) {
 	first := sent(t, scan(t, Request{Folder: root, Part: &Part{0, 2}}).Clips)
 	require.NoError(t, os.Rename(filepath.Join(root, "1.wav"), filepath.Join(root, "3.wav")))
 	second := sent(t, scan(t, Request{Folder: root, Part: &Part{1, 2}}).Clips)
-	require.NoError(t, c.Add(context.Background(), first[0], nil))
-	err := c.Add(context.Background(), second[0], nil)
+	require.NoError(t, c.Add(context.Background(), first[0], new(Progress)))
+	err := c.Add(context.Background(), second[0], new(Progress))
 	require.ErrorContains(t, err, "found different files")
 	assert.Equal(t, fault.Corrupt, fault.From(err).Code)
 }
@@ -102,7 +102,7 @@ func TestPartsThatCannotBeMeant(t *testing.T) {
 		{Part: &Part{-1, 2}}, {Part: &Part{2, 2}}, {Part: &Part{0, 0}}, {Part: &Part{0, maxParts + 1}}, {Part: &Part{0, 2}, SampleSize: &size},
 	} {
 		r.Paths = []string{"a.wav"}
-		_, err := Scan(context.Background(), r, nil)
+		_, err := Scan(context.Background(), r, new(Progress))
 		require.Error(t, err)
 		assert.Equal(t, fault.InvalidArgument, fault.From(err).Code)
 	}
@@ -132,10 +132,10 @@ func TestBrokenPages(t *testing.T) {
 	for name, spoil := range cases {
 		pieces := sent(t, whole)
 		require.Len(t, pieces, 1)
-		require.NoError(t, NewCollection(Options{}).Add(context.Background(), sent(t, whole)[0], nil))
+		require.NoError(t, NewCollection(Options{}).Add(context.Background(), sent(t, whole)[0], new(Progress)))
 		spoil(pieces[0])
 		c := NewCollection(Options{})
-		err := c.Add(context.Background(), pieces[0], nil)
+		err := c.Add(context.Background(), pieces[0], new(Progress))
 		require.Error(t, err, name)
 		assert.Equal(t, fault.Corrupt, fault.From(err).Code, name)
 		assert.Zero(t, c.clips.Len(), name)
@@ -150,7 +150,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		c := NewCollection(Options{})
-		if c.Add(context.Background(), &Piece{Page: &page, Columns: columns}, nil) == nil {
+		if c.Add(context.Background(), &Piece{Page: &page, Columns: columns}, new(Progress)) == nil {
 			assert.Equal(t, page.Count, c.clips.Len())
 			_, err := c.Finish(context.Background(), Ending{AllowEmpty: true})
 			assert.NoError(t, err)

@@ -124,23 +124,28 @@ func (r *records) line() (line string, ok bool, err error) {
 	return string(text), ok, err
 }
 
-// next returns the fields of a record and the number of its first line. Blank lines are skipped.
-func (r *records) next() (number int, fields []string, ok bool, err error) {
+// filled returns the next line that is not blank.
+func (r *records) filled() (line string, ok bool, err error) {
 	for {
-		line, ok, err := r.line()
-		if !ok || err != nil {
-			return 0, nil, false, err
+		line, ok, err = r.line()
+		if !ok || err != nil || strings.TrimSpace(line) != "" {
+			return line, ok, err
 		}
-		if strings.TrimSpace(line) == "" {
-			continue
-		}
-		number = r.number
-		fields, open := r.split(line)
-		if open {
-			fields, err = r.spanning(line, fields)
-		}
-		return number, fields, true, err
 	}
+}
+
+// next returns the fields of a record and the number of its first line.
+func (r *records) next() (number int, fields []string, ok bool, err error) {
+	line, ok, err := r.filled()
+	if !ok || err != nil {
+		return 0, nil, false, err
+	}
+	number = r.number
+	fields, open := r.split(line)
+	if open {
+		fields, err = r.spanning(line, fields)
+	}
+	return number, fields, true, err
 }
 
 // spanning reads on where a quoted field is not closed in its line. It is one field of several

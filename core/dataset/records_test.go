@@ -23,7 +23,7 @@ func rowsOf(t *testing.T, name, content string, r Request) []string {
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	r.Manifest, r.List = path, true
-	result, err := Scan(context.Background(), r, nil)
+	result, err := Scan(context.Background(), r, new(Progress))
 	require.NoError(t, err)
 	var all []string
 	for _, row := range result.Table.Rows {
@@ -97,19 +97,19 @@ func TestListingWithoutAColumnOfPaths(t *testing.T) {
 	for name, content := range map[string]string{"m.csv": "id,words\n1,x\n", "m.jsonl": `{"id":1,"words":"x"}`} {
 		path := filepath.Join(t.TempDir(), name)
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-		result, err := Scan(t.Context(), Request{Manifest: path, List: true}, nil)
+		result, err := Scan(t.Context(), Request{Manifest: path, List: true}, new(Progress))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"id", "words"}, result.Table.Columns)
 		assert.Empty(t, result.Table.Rows)
 	}
-	_, err := Scan(t.Context(), Request{Paths: []string{"a.wav"}, List: true}, nil)
+	_, err := Scan(t.Context(), Request{Paths: []string{"a.wav"}, List: true}, new(Progress))
 	isFault(t, err, fault.InvalidArgument, "only the rows of a manifest")
 }
 
 func TestFoldersAreListed(t *testing.T) {
 	folder := t.TempDir()
 	listed := func(list bool) []string {
-		result, err := Scan(t.Context(), Request{Folder: folder, List: list}, nil)
+		result, err := Scan(t.Context(), Request{Folder: folder, List: list}, new(Progress))
 		require.NoError(t, err)
 		var names []string
 		for _, row := range result.Table.Rows {
@@ -131,7 +131,7 @@ func TestFoldersAreListed(t *testing.T) {
 func TestListingGivesFurtherColumns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("{\"path\":\"a.wav\",\"split\":\"dev\",\"words\":[{\"start\":1}]}\nno\n{\"path\":\"b.wav\"}\n"), 0o600))
-	result, err := Scan(t.Context(), Request{Manifest: path, List: true, Columns: []string{"split", "words"}}, nil)
+	result, err := Scan(t.Context(), Request{Manifest: path, List: true, Columns: []string{"split", "words"}}, new(Progress))
 	require.NoError(t, err)
 	dev, words := "dev", `[{"start":1}]`
 	rows := result.Table.Rows
@@ -165,7 +165,7 @@ func TestSplitsOfAManifest(t *testing.T) {
 		assert.Equal(t, want, names(result.Clips, root))
 		assert.Equal(t, name[0] == 'm', strings.HasSuffix(result.Profile.Source, ", split train"))
 	}
-	_, err := Scan(context.Background(), Request{Manifest: tree(t, map[string][]byte{"m.csv": []byte("x,y\n1,2\n")}) + "/m.csv", Splits: []string{"train"}}, nil)
+	_, err := Scan(context.Background(), Request{Manifest: tree(t, map[string][]byte{"m.csv": []byte("x,y\n1,2\n")}) + "/m.csv", Splits: []string{"train"}}, new(Progress))
 	assert.ErrorContains(t, err, "has no column with paths")
 }
 

@@ -69,7 +69,7 @@ func (r Request) answered(ctx context.Context) (entries []entry, source string, 
 	return entries, source, err
 }
 
-// Scan measures every clip of the source, or a sample, and sums them up. p may be nil. Errors are
+// Scan measures every clip of the source, or a sample, and sums them up. Errors are
 // *fault.Error: InvalidArgument for a request that cannot be meant, NotFound for a missing folder
 // or manifest, EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer,
 // Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except of buffers,

@@ -43,7 +43,7 @@ func tree(t testing.TB, files map[string][]byte) string {
 
 func scan(t *testing.T, r Request) Result {
 	t.Helper()
-	result, err := Scan(context.Background(), r, nil)
+	result, err := Scan(context.Background(), r, new(Progress))
 	require.NoError(t, err)
 	return result
 }
@@ -209,7 +209,7 @@ func bufferRow(name string, data []byte) PieceRow {
 func added(t *testing.T, e Ending, rows ...PieceRow) (Result, error) {
 	t.Helper()
 	c := NewCollection(Options{})
-	require.NoError(t, c.Add(t.Context(), &Piece{Rows: rows}, nil))
+	require.NoError(t, c.Add(t.Context(), &Piece{Rows: rows}, new(Progress)))
 	return c.Finish(t.Context(), e)
 }
 
@@ -233,7 +233,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Scan(context.Background(), c.r, nil)
+			_, err := Scan(context.Background(), c.r, new(Progress))
 			isFault(t, err, c.code, c.texts...)
 		})
 	}
@@ -324,7 +324,7 @@ func TestCancel(t *testing.T) {
 		{Folder: root}, {Paths: []string{root}}, {Paths: []string{root + "/a.wav"}},
 		{Manifest: root + "/list.csv"}, {Manifest: root + "/list.tsv"}, {Manifest: root + "/list.jsonl"},
 	} {
-		_, err := Scan(ended, r, nil)
+		_, err := Scan(ended, r, new(Progress))
 		isFault(t, err, fault.Cancelled, "scan stopped while")
 		require.ErrorIs(t, err, context.Canceled)
 	}

@@ -4,12 +4,10 @@ package dataset
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -67,9 +65,6 @@ type Request struct {
 	Source     string `json:"source"`      // what to call it in the profile; "": a name is made here
 	AllowEmpty bool   `json:"allow_empty"` // see Ending
 }
-
-// Extensions are those of the files that a folder is searched for, lower case with their dot.
-func Extensions() []string { return audio.Extensions() }
 
 // Progress may be read while Scan runs.
 type Progress struct {
@@ -130,31 +125,15 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 	switch {
 	case r.Folder != "" && kaldiList(r.Folder) != "":
 		entries, _, err = readManifest(ctx, kaldiList(r.Folder), r)
-		name = fmt.Sprintf("Kaldi folder %s", r.Folder)
+		name = "Kaldi folder " + r.Folder
 	case r.Folder != "" && tableOf(r.Folder) != "":
 		entries, name, err = readManifest(ctx, tableOf(r.Folder), r)
 		name = "manifest " + name
-		if err != nil && fault.From(err).Code == fault.InvalidArgument {
-			// a table of something else
-			entries, err = listFolder(ctx, r.Folder)
-			name = fmt.Sprintf("folder %s", r.Folder)
+		if fault.Is(err, fault.InvalidArgument) { // a table of something else
+			entries, name, err = r.listFolder(ctx)
 		}
 	case r.Folder != "":
-		entries, err = listFolder(ctx, r.Folder)
-		if err == nil && !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {
-			// beside unpacked audio, archives are what it came from
-			var shards, tables []string
-			if shards, tables, err = containersIn(ctx, r.Folder); len(tables) > 0 {
-				return entriesOf(tables, entry{parquet: true}), "", err
-			}
-			entries = append(entries, entriesOf(shards, entry{archive: true})...)
-		}
-		name = fmt.Sprintf("folder %s", r.Folder)
-		if err == nil && len(r.SplitFolders) > 0 {
-			var only string
-			entries, only = r.ofSplits(entries)
-			name += only
-		}
+		entries, name, err = r.listFolder(ctx)
 	case r.Manifest != "":
 		entries, name, err = readManifest(ctx, r.Manifest, r)
 		name = "manifest " + name
@@ -163,13 +142,35 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		name = "shards " + strings.Join(r.Shards[:min(3, len(r.Shards))], ", ")
 	case len(r.Paths) > 0:
 		entries, err = listPaths(ctx, r.Paths)
-		name = fmt.Sprintf("list of %s", fault.Plural(len(r.Paths), "path"))
+		name = "list of " + fault.Plural(len(r.Paths), "path")
 	default:
 		entries, err = r.Arrow.entries(ctx)
-		name = fmt.Sprintf("table of %s", fault.Plural(len(entries), "row"))
+		name = "table of " + fault.Plural(len(entries), "row")
 	}
 	if r.Source != "" {
 		name = r.Source
 	}
 	return entries, name, err
+}
+
+// listFolder lists the audio files of Folder; where it has none, the archives that hold some, or the
+// Parquet files.
+func (r Request) listFolder(ctx context.Context) (entries []entry, name string, err error) {
+	name = "folder " + r.Folder
+	if entries, err = listFolder(ctx, r.Folder); err != nil {
+		return nil, "", err
+	}
+	if !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {
+		// beside unpacked audio, archives are what it came from
+		shards, tables, err := containersIn(ctx, r.Folder)
+		if err != nil || len(tables) > 0 {
+			return entriesOf(tables, entry{parquet: true}), "", err
+		}
+		entries = append(entries, entriesOf(shards, entry{archive: true})...)
+	}
+	if len(r.SplitFolders) > 0 {
+		kept, only := r.ofSplits(entries)
+		return kept, name + only, nil
+	}
+	return entries, name, nil
 }

@@ -109,12 +109,12 @@ func (s *shardReader) take(h *tar.Header) {
 		return
 	}
 	name := s.path + "/" + strings.TrimPrefix(h.Name, "./")
-	folder, _ := path.Split(h.Name)
 	stem, extension, _ := strings.Cut(base, ".")
+	key := strings.TrimSuffix(h.Name, base) + stem
 	switch {
 	case !isAudio:
-		if text := s.said(h, extension); text != nil {
-			s.texts[folder+stem] = text
+		if text := s.said(h, key, extension); text != nil {
+			s.texts[key] = text
 		}
 		return
 	case h.Typeflag == tar.TypeGNUSparse, h.PAXRecords["GNU.sparse.major"] != "",
@@ -130,7 +130,7 @@ func (s *shardReader) take(h *tar.Header) {
 		s.entries = append(s.entries, e)
 	}
 	if s.request.Texts {
-		s.keys = append(s.keys, folder+stem)
+		s.keys = append(s.keys, key)
 		if last := &s.entries[len(s.entries)-1]; last.more == nil {
 			last.more = new(detail)
 		}
@@ -139,7 +139,7 @@ func (s *shardReader) take(h *tar.Header) {
 
 // said reads what is said from a member: the whole of a .txt, or a field of a .json; or of the
 // extension that was named. A .txt goes before a .json of the same key.
-func (s *shardReader) said(h *tar.Header, extension string) *string {
+func (s *shardReader) said(h *tar.Header, key, extension string) *string {
 	field := s.request.TextField
 	isText := extension == "txt" && field == "" || extension == field
 	if h.Size > maxText || h.Typeflag != tar.TypeReg || !isText && extension != "json" {
@@ -153,10 +153,8 @@ func (s *shardReader) said(h *tar.Header, extension string) *string {
 		text := strings.TrimSpace(string(b))
 		return &text
 	}
-	folder, base := path.Split(h.Name)
-	stem, _, _ := strings.Cut(base, ".")
 	row, err := objectOf(b)
-	if earlier := s.texts[folder+stem]; earlier != nil || !json.Valid(b) || err != nil {
+	if earlier := s.texts[key]; earlier != nil || !json.Valid(b) || err != nil {
 		return earlier
 	}
 	return textOf(row.field(either(field, textColumns)...))

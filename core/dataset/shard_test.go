@@ -66,6 +66,8 @@ func TestShards(t *testing.T) {
 			Request{Folder: "."}, []string{"x/b.tar/a.wav 0.100"}},
 		{"shards beside what they unpack to", map[string][]byte{"b.tar": tarOf(t, tar.FormatUSTAR, "a.wav", wavOf(1600)), "a.wav": wavOf(1600)},
 			Request{Folder: "."}, []string{"a.wav 0.100"}},
+		{"archives beside a table of something else", map[string][]byte{"b.tar": tarOf(t, tar.FormatUSTAR, "a.wav", wavOf(1600)), "metadata.csv": []byte("id,speaker\n1,2\n")},
+			Request{Folder: "."}, []string{"b.tar/a.wav 0.100"}},
 		{"among paths", map[string][]byte{"b.tar": tarOf(t, tar.FormatUSTAR, "a.wav", wavOf(1600)), "a.wav": wavOf(1600)},
 			Request{Paths: []string{"a.wav", "b.tar"}}, []string{"a.wav 0.100", "b.tar/a.wav 0.100"}},
 		{"odd members", map[string][]byte{"o.tar": odd.Bytes(), "s.tar": sparse, "empty.tar": nil, "text.tar": []byte("hello, this is no archive"), "pack.tar.gz": gzipped(t, "x")},
@@ -104,10 +106,10 @@ func TestRefusedShards(t *testing.T) {
 		"pipe:cat a.tar": fault.Unsupported, "s3://bucket/{0..1}.tar": fault.Unsupported, root + "/*.tar": fault.NotFound, root + "/[.tar": fault.NotFound,
 		"{0..99999999999}.tar": fault.InvalidArgument, "{9..1}.tar": fault.InvalidArgument, "{a..b}.tar": fault.InvalidArgument, "{0..99999}{0..99999}.tar": fault.InvalidArgument,
 	} {
-		_, err := Scan(context.Background(), Request{Shards: []string{pattern}}, nil)
+		_, err := Scan(context.Background(), Request{Shards: []string{pattern}}, new(Progress))
 		isFault(t, err, code)
 	}
-	_, err := Scan(context.Background(), Request{Shards: []string{root}}, nil)
+	_, err := Scan(context.Background(), Request{Shards: []string{root}}, new(Progress))
 	isFault(t, err, fault.EmptyDataset, "no audio in shards")
 }
 

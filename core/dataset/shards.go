@@ -1,19 +1,18 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
 // maxShards bounds what a pattern may stand for.
@@ -182,27 +181,14 @@ func withMembers(ctx context.Context, entries []entry, r *Request) ([]entry, err
 
 // readShards lists the members of each archive, in parallel.
 func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, error) {
-	members, lost := make([][]entry, len(paths)), make([]error, len(paths))
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range r.workers(len(paths)) {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(paths) {
-					return
-				}
-				members[i], lost[i] = guardedShard(ctx, paths[i], r)
-			}
-		}()
-	}
-	wait.Wait()
-	if ctx.Err() != nil {
-		return nil, cancelled(ctx, "listing shards")
-	}
-	return members, errors.Join(lost...)
+	members := make([][]entry, len(paths))
+	err := parallel.By(r.workers(len(paths)), len(paths), func(i int) (err error) {
+		if ctx.Err() == nil {
+			members[i], err = guardedShard(ctx, paths[i], r)
+		}
+		return err
+	})
+	return members, cmp.Or(cancelled(ctx, "listing shards"), err)
 }
 
 // guardedShard turns a panic over one archive into a bad one.

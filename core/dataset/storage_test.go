@@ -63,7 +63,7 @@ func TestClipsOfStorageThatDoesNotAnswerAreNotBad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.AllowEmpty = true
 			unreachable(t, "gone", 1<<40)
-			_, err := Scan(context.Background(), r, nil)
+			_, err := Scan(context.Background(), r, new(Progress))
 			require.True(t, fault.Is(err, fault.Storage), "%v", err)
 			assert.ErrorContains(t, err, "the storage under ")
 			assert.ErrorContains(t, err, " does not answer after 3 attempts: ")
@@ -77,7 +77,7 @@ func TestStorageThatAnswersAgainLosesNothing(t *testing.T) {
 	for name, r := range sources(t) {
 		t.Run(name, func(t *testing.T) {
 			unreachable(t, "gone", 2)
-			found, err := Scan(context.Background(), r, nil)
+			found, err := Scan(context.Background(), r, new(Progress))
 			require.NoError(t, err)
 			assert.Zero(t, found.Profile.BadCount)
 			assert.NotZero(t, found.Profile.MeasuredCount)
@@ -95,7 +95,7 @@ func TestFoldersOfStorageThatDoesNotAnswer(t *testing.T) {
 func TestPiecesOfStorageThatDoesNotAnswer(t *testing.T) {
 	unreachable(t, "gone", 1<<40)
 	c := NewCollection(Options{})
-	err := c.Add(context.Background(), &Piece{Rows: []PieceRow{bufferRow("gone.wav", nil)}}, nil)
+	err := c.Add(context.Background(), &Piece{Rows: []PieceRow{bufferRow("gone.wav", nil)}}, new(Progress))
 	assert.True(t, fault.Is(err, fault.Storage), "%v", err)
 }
 

@@ -37,11 +37,8 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 	say(mixed, "not mono, to be mixed down")
 	say(d.ShortenedCount, "with less audio than the header claims; the actual length is counted")
 	say(d.Methods["estimated"], "of estimated length: their formats do not store it")
-	if d.Duplicates.Count > 0 {
-		say(d.Duplicates.Count,
-			"very likely copied (%s): the size, the length and the bytes that were read are "+
-				"those of another", d.RowKind.Amount(d.Duplicates.Hours))
-	}
+	say(d.Duplicates.Count, "very likely copied (%s): the size, the length and the bytes that were "+
+		"read are those of another", d.RowKind.Amount(d.Duplicates.Hours))
 	return all
 }
 
@@ -57,11 +54,7 @@ func others(counts map[string]int, name string) (rest map[string]int, n int) {
 
 // mix lists counts, the most frequent first.
 func mix(counts map[string]int, unit string) string {
-	names := make([]string, 0, len(counts))
-	for name := range counts {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b))
 	})
 	for i, name := range names {

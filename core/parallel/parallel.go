@@ -8,15 +8,19 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Do runs n jobs and gives the first error. A panic in one poisons the library, as anywhere.
-func Do(n int, job func(i int) error) error {
+// Do runs n jobs, one on each core, and gives the first error. A panic in one poisons the library,
+// as anywhere.
+func Do(n int, job func(i int) error) error { return By(runtime.GOMAXPROCS(0), n, job) }
+
+// By does the same with so many workers, for jobs that wait for a disk.
+func By(workers, n int, job func(i int) error) error {
 	errs := make([]error, n)
-	var workers sync.WaitGroup
+	var wait sync.WaitGroup
 	indices := make(chan int)
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		workers.Add(1)
+	for range min(n, workers) {
+		wait.Add(1)
 		go func() {
-			defer workers.Done()
+			defer wait.Done()
 			for i := range indices {
 				errs[i] = recovered(func() error { return job(i) })
 			}
@@ -26,7 +30,7 @@ func Do(n int, job func(i int) error) error {
 		indices <- i
 	}
 	close(indices)
-	workers.Wait()
+	wait.Wait()
 	for _, err := range errs {
 		if err != nil {
 			return err
