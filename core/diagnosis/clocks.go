@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -26,7 +27,7 @@ func clockRule(throttled func(card) float64, threshold float64,
 		c := f.gpus[i]
 		return &Finding{
 			Kind: kind, Severity: severity, Title: title,
-			lost: throttled(c) * max(0, 1-orOne(c.clock)),
+			lost: throttled(c) * max(0, 1-profile.Or(orNull(c.clock), 1)),
 			Evidence: fmt.Sprintf("GPU %d was held back %s in %s of the readings %s: clock at %s "+
 				"of the highest, up to %.0f °C, %s", c.index, cause, units.Percent(throttled(c)),
 				f.over(), units.Percent(c.clock), c.temperature, watts(c)),
@@ -66,13 +67,6 @@ func whenSlow(throttled func(card) float64) func(card) float64 {
 	}
 }
 
-func orOne(share float64) float64 {
-	if !finite(share) {
-		return 1
-	}
-	return min(share, 1)
-}
-
 func watts(c card) string {
 	if !finite(c.powerW) {
 		return "power not known"
@@ -83,7 +77,6 @@ func watts(c card) string {
 	return fmt.Sprintf("%.0f W", c.powerW)
 }
 
-// failingGPU reports errors that the driver logs and cards that vanish.
 func failingGPU(f *figures, _ Run) *Finding {
 	xid, ecc, lost := f.events[runlog.EventXID], f.events[runlog.EventECC],
 		f.events[runlog.EventLost]

@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
-	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -31,14 +30,14 @@ const stopOthers = "see in top which processes use the CPU, and stop what is no 
 func (f *figures) othersComputeMore() bool { return f.cpu-f.own > f.own }
 
 // busy is the utilisation of the card that works least.
-func (f *figures) busy() float64 {
-	slowest := math.NaN()
+func (f *figures) busy() float64 { return lowest(f.ofCards(func(c card) float64 { return c.busy })) }
+
+// ofCards is a figure of each card.
+func (f *figures) ofCards(figure func(card) float64) (values runlog.Column) {
 	for _, c := range f.gpus {
-		if finite(c.busy) && !(c.busy >= slowest) {
-			slowest = c.busy
-		}
+		values = append(values, figure(c))
 	}
-	return slowest
+	return values
 }
 
 // contended reports that other processes used the cores that threads of the training waited for, as
@@ -97,7 +96,8 @@ func starved(f *figures, run Run) *Finding {
 	if workers != nil && *workers >= max(cpus-1, mostWorkers) && f.cpu < lowCPU {
 		finding.Kind, finding.Title =
 			"slow_storage", fmt.Sprintf("The %s and the CPU both wait for the storage", device)
-		finding.Evidence += fmt.Sprintf("; %d workers read %s", *workers, rate(f.disk))
+		finding.Evidence += fmt.Sprintf("; %d workers read %s", *workers,
+			amount(f.disk, units.Rate))
 		finding.Change = "copy the dataset to a local disk (or to RAM) before the training"
 		return finding
 	}
@@ -107,13 +107,6 @@ func starved(f *figures, run Run) *Finding {
 		finding.Change += fmt.Sprintf(", now %d", *workers)
 	}
 	return finding
-}
-
-func rate(bytesPerSecond float64) string {
-	if !finite(bytesPerSecond) {
-		return "an unknown amount"
-	}
-	return units.Rate(bytesPerSecond)
 }
 
 func notPersistent(f *figures, run Run) *Finding {
@@ -164,7 +157,6 @@ func idleBoth(f *figures, run Run) *Finding {
 	}
 }
 
-// smallSteps reports whether steps are too small to keep a GPU busy.
 func (f *figures) smallSteps() bool {
 	return f.busy() < lowGPU && f.peak() < roomShare && !(f.waited >= waitShare) &&
 		!(f.pace >= shortStep)
@@ -174,13 +166,12 @@ func smallBatch(f *figures, run Run) *Finding {
 	if !f.smallSteps() || f.steps < leastSteps {
 		return nil
 	}
-	finding := &Finding{
+	return Finding{
 		Kind: "small_batch", Severity: runlog.SeverityWarn,
 		Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
 		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s",
 			units.Percent(f.busy()), units.Percent(f.peak()), units.Duration(f.pace), f.over()),
-	}
-	return finding.with(larger(f, run))
+	}.with(larger(f, run))
 }
 
 // halfPrecision reports a busy GPU that trains in float32 and would be faster in 16 bits.
@@ -196,7 +187,6 @@ func halfPrecision(f *figures, run Run) *Finding {
 	}
 }
 
-// overPCIe reports a saturated PCIe link with a card that is not busy.
 func overPCIe(f *figures, run Run) *Finding {
 	for _, c := range f.gpus {
 		if !(c.pcie > fullPCIe && c.busy < aimedGPU) {

@@ -29,9 +29,9 @@ type Finding struct {
 }
 
 // with sets what to change, and the argument for programs.
-func (f *Finding) with(setting, value, change string) *Finding {
+func (f Finding) with(setting, value, change string) *Finding {
 	f.Setting, f.Value, f.Change = setting, value, change
-	return f
+	return &f
 }
 
 // Info is the severity of a finding that costs little, below those of alerts.
@@ -131,8 +131,7 @@ func noFinding(f *figures) Finding {
 	}
 }
 
-// cpuBound reports a CPU that is always busy although the loader keeps up, while the GPU is not
-// busy or there is none.
+// cpuBound is of a CPU that is always busy although the loader keeps up.
 func cpuBound(f *figures) Finding {
 	finding := Finding{
 		Kind: "cpu_bound", Severity: Info,

@@ -23,7 +23,7 @@ func healthyLog() *runlog.Log {
 		Host: runlog.Host{TotalBytes: 64 * gb, CPUs: 8, ShmTotalBytes: 8 * gb},
 	}
 	s.Activity.GPUs = make([]runlog.GPUSeries, 1)
-	s.Memory.GPUUsed = []runlog.Column{{14 * gb}}
+	s.Memory = runlog.MemorySeries{TimesS: []float64{0}, HostUsed: runlog.Column{math.NaN()}, GPUUsed: []runlog.Column{{14 * gb}}}
 	for i := range 220 {
 		s.Activity.TimesS = append(s.Activity.TimesS, float64(i))
 		appendReading(s, i)
@@ -55,7 +55,7 @@ func mark(s *runlog.Log, number int, kind string, atS, spent, waited float64) {
 	m.Covers, m.GPU = append(m.Covers, 1), append(m.GPU, 0)
 	for column, value := range map[*runlog.Column]float64{
 		&m.SpentS: spent, &m.WaitedS: waited, &m.AudioS: 80, &m.PaddedS: 100, &m.LongestS: 12, &m.Allocated: 5 * gb, &m.Reserved: 14 * gb,
-		&m.PeakAllocated: 13.2 * gb, &m.PeakReserved: 14 * gb, &m.Headroom: 10.5 * gb,
+		&m.PeakAllocated: 13.2 * gb, &m.PeakReserved: 14 * gb, &m.Headroom: 10.5 * gb, &m.ArithmeticS: math.NaN(),
 	} {
 		*column = append(*column, value)
 	}

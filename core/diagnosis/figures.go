@@ -67,7 +67,6 @@ func measure(s *runlog.Log) *figures {
 	return f
 }
 
-// measureSteps sums up the marks.
 func (f *figures) measureSteps(m *runlog.StepSeries) {
 	spent := map[string]float64{}
 	waited, waitedOf, untold := 0.0, 0.0, false
@@ -102,24 +101,18 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 		f.waited, f.saving, f.evaluating, f.outside, f.pace =
 			math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}
-	f.minHeadroom = headroomLeft(m, f.log)
-}
-
-// headroomLeft is the least that a step left free at its peak.
-func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
 	var free runlog.Column
 	for i, gpu := range m.GPU {
-		if gpu >= 0 && gpu < len(s.GPUs) {
-			free = append(free, share(m.HeadroomAtPeak(i), float64(s.GPUs[gpu].TotalBytes)))
+		if gpu >= 0 && gpu < len(f.log.GPUs) {
+			free = append(free, share(m.HeadroomAtPeak(i), float64(f.log.GPUs[gpu].TotalBytes)))
 		}
 	}
-	return lowest(free)
+	f.minHeadroom = lowest(free)
 }
 
 func (f *figures) measureHost(s *runlog.Log) {
 	a, h := &s.Activity, s.Host
-	f.cpu, f.disk = mean(a.CPUShare), mean(a.DiskRead)
-	f.own = mean(a.TreeCPU)
+	f.cpu, f.own, f.disk = mean(a.CPUShare), mean(a.TreeCPU), mean(a.DiskRead)
 	f.available = share(lowest(a.HostAvailable), float64(h.TotalBytes))
 	f.swapRise = highest(a.SwapUsed) - lowest(a.SwapUsed)
 	f.shm = share(highest(a.ShmUsed), float64(h.ShmTotalBytes))

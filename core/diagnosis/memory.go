@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -23,26 +22,24 @@ func outOfMemory(f *figures, run Run) *Finding {
 	if f.events[runlog.EventOOM] == 0 {
 		return nil
 	}
-	finding := &Finding{
+	return Finding{
 		Kind: "out_of_memory", Severity: runlog.SeverityCritical,
 		Title: "The training ran out of GPU memory",
 		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card",
 			units.Times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
-	}
-	return finding.with(smaller(f, run))
+	}.with(smaller(f, run))
 }
 
 func nearlyOutOfMemory(f *figures, run Run) *Finding {
 	if !(f.minHeadroom < runlog.LowHeadroom) || f.events[runlog.EventOOM] > 0 {
 		return nil
 	}
-	finding := &Finding{
+	return Finding{
 		Kind: "near_out_of_memory", Severity: runlog.SeverityWarn,
 		Title: "The training nearly ran out of GPU memory",
 		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's "+
 			"cache counted as free, %s", 100*f.minHeadroom, f.over()),
-	}
-	return finding.with(smaller(f, run))
+	}.with(smaller(f, run))
 }
 
 // smaller halves the micro-batch and keeps the effective batch; where memory leaks, that would only
@@ -65,34 +62,22 @@ func smaller(f *figures, run Run) (setting, value, change string) {
 		"halve per_device_train_batch_size and double gradient_accumulation_steps"
 }
 
-// headroomForMore reports memory that a larger micro-batch could use.
 func headroomForMore(f *figures, run Run) *Finding {
 	if len(f.gpus) == 0 || !(f.peak() < roomShare) || f.steps < leastSteps {
 		return nil
 	}
-	finding := &Finding{
+	return Finding{
 		Kind: "room", Severity: Info, Title: "Much of the GPU memory is unused",
 		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim",
 			units.Percent(f.peak()), f.over()),
 		lost: 0.05,
-	}
-	return finding.with(larger(f, run))
+	}.with(larger(f, run))
 }
 
 // peak is the highest share of any card that PyTorch allocated, or that was in use where PyTorch
 // did not report.
 func (f *figures) peak() float64 {
-	top := math.NaN()
-	for _, c := range f.gpus {
-		value := c.torch
-		if !finite(value) {
-			value = c.memory
-		}
-		if finite(value) && !(value <= top) {
-			top = value
-		}
-	}
-	return top
+	return highest(f.ofCards(func(c card) float64 { return profile.Or(orNull(c.torch), c.memory) }))
 }
 
 // larger doubles the micro-batch as often as memory, taken as proportional to it, allows; weights
@@ -126,14 +111,13 @@ func lowRAM(f *figures, run Run) *Finding {
 	if !(f.available < lowRAMShare) {
 		return nil
 	}
-	finding := &Finding{
+	return Finding{
 		Kind: "host_ram", Severity: runlog.SeverityWarn, Title: "Host memory was nearly used up",
 		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other "+
 			"children held up to %s", units.Percent(f.available),
 			units.Size(f.log.Host.TotalBytes), f.over(),
-			orNothing(highest(f.log.Activity.WorkersRSS))),
-	}
-	return finding.with(fewerWorkers(run))
+			amount(highest(f.log.Activity.WorkersRSS), units.Size)),
+	}.with(fewerWorkers(run))
 }
 
 func fullShm(f *figures, _ Run) *Finding {
@@ -154,14 +138,13 @@ func swapping(f *figures, run Run) *Finding {
 	if !(f.swapRise > swapShare*float64(f.log.Host.TotalBytes)) || !(f.available < 2*lowRAMShare) {
 		return nil
 	}
-	finding := &Finding{
+	return Finding{
 		Kind: "swap", Severity: runlog.SeverityWarn, Title: "The host swapped",
 		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was "+
 			"available", units.Size(f.swapRise), f.over(),
 			units.Percent(f.available)),
 		lost: 0.1,
-	}
-	return finding.with(fewerWorkers(run))
+	}.with(fewerWorkers(run))
 }
 
 func fewerWorkers(run Run) (setting, value, change string) {
@@ -188,27 +171,26 @@ func otherProcesses(f *figures, _ Run) *Finding {
 	return nil
 }
 
-func orNothing(bytes float64) string {
-	if !finite(bytes) {
+func amount(figure float64, text func(float64) string) string {
+	if !finite(figure) {
 		return "an unknown amount"
 	}
-	return units.Size(bytes)
+	return text(figure)
 }
 
 // leaks are the alerts of memory that grows until it runs out however small the batch is, with its
 // usual causes.
-var leaks = []struct{ alert, title, per, change, setting, value string }{
-	{
-		runlog.AlertLeak, "GPU memory leaks", "step",
+var leaks = map[string]struct{ title, per, change, setting, value string }{
+	runlog.AlertLeak: {
+		"GPU memory leaks", "step",
 		"find what keeps tensors of every step: losses or logits summed up or logged with their " +
 			"graph (take loss.item() or .detach()), " +
 			"a list of outputs that grows, a cache without a limit, an evaluation that keeps its " +
 			"outputs on the GPU (set eval_accumulation_steps=16); a smaller batch only delays " +
 			"the error", "", "",
 	},
-	{
-		runlog.AlertEvaluation, "The evaluation keeps its outputs on the GPU",
-		"batch of the evaluation",
+	runlog.AlertEvaluation: {
+		"The evaluation keeps its outputs on the GPU", "batch of the evaluation",
 		runlog.AdviceEvaluation, "eval_accumulation_steps", "16",
 	},
 }
@@ -220,25 +202,19 @@ func leak(f *figures, _ Run) *Finding {
 	if a == nil {
 		return nil
 	}
-	for _, l := range leaks {
-		if l.alert == a.Kind {
-			severity := runlog.SeverityWarn
-			if ranOut {
-				severity = runlog.SeverityCritical
-			}
-			return &Finding{Kind: "leak", Severity: severity, Title: l.title,
-				Evidence: f.grown(a, l.per), Change: l.change, Setting: l.setting, Value: l.value,
-				lost: 1}
-		}
+	severity, l := runlog.SeverityWarn, leaks[a.Kind]
+	if ranOut {
+		severity = runlog.SeverityCritical
 	}
-	return nil
+	return &Finding{Kind: "leak", Severity: severity, Title: l.title,
+		Evidence: f.grown(a, l.per), Change: l.change, Setting: l.setting, Value: l.value, lost: 1}
 }
 
 // growth is the alert of a leak that ran out of memory, else of one that held to the end.
 func (f *figures) growth() (open *runlog.Alert, ranOut bool) {
 	for i := range f.log.Alerts {
 		a := &f.log.Alerts[i]
-		if a.PerStep == nil || a.Kind != runlog.AlertLeak && a.Kind != runlog.AlertEvaluation {
+		if _, leaks := leaks[a.Kind]; !leaks || a.PerStep == nil {
 			continue
 		}
 		switch outcome, _ := f.log.Outcome(*a); {
@@ -257,17 +233,12 @@ func (f *figures) grown(a *runlog.Alert, per string) string {
 	if a.GPU >= 0 {
 		where = fmt.Sprintf("the memory of GPU %d", a.GPU)
 	}
-	parts := []string{fmt.Sprintf("%s grew by %s with every %s", where, units.Size(*a.PerStep),
-		per)}
+	text := fmt.Sprintf("%s grew by %s with every %s", where, units.Size(*a.PerStep), per)
 	if a.Since != nil {
-		parts[0] += fmt.Sprintf(" since step %d", *a.Since)
+		text += fmt.Sprintf(" since step %d", *a.Since)
 	}
-	switch outcome, after := f.log.Outcome(*a); outcome {
-	case runlog.OutcomeTrue:
-		parts = append(parts, fmt.Sprintf("it ran out %s after the first alert",
-			units.Duration(*after)))
-	default:
-		parts = append(parts, "it still grew when the log ends")
+	if outcome, after := f.log.Outcome(*a); outcome == runlog.OutcomeTrue {
+		return text + fmt.Sprintf("; it ran out %s after the first alert", units.Duration(*after))
 	}
-	return strings.Join(parts, "; ")
+	return text + "; it still grew when the log ends"
 }

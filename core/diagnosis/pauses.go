@@ -9,9 +9,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// Rules about the time between training steps: checkpoints, evaluations, callbacks and logs. They
-// are in the list of rules in diagnosis.go.
-
 // Shares of the time: above the first a rule reports, and its change aims at the second.
 const (
 	savingShare     = 0.10
@@ -27,14 +24,12 @@ const (
 	advisedLogging = 50   // steps between logs
 )
 
-// checkpoints reports a run that saves too often.
 func checkpoints(f *figures, run Run) *Finding {
 	return longerInterval(f, f.saving, savingShare, savingAim, "checkpoints",
 		"Saving checkpoints takes much of the time", "saving checkpoints", "save_steps",
 		run.SaveSteps)
 }
 
-// evaluations reports a run that evaluates too often.
 func evaluations(f *figures, run Run) *Finding {
 	return longerInterval(f, f.evaluating, evaluatingShare, evaluatingAim, "evaluations",
 		"Evaluations take much of the time", "evaluating", "eval_steps", run.EvalSteps)
@@ -71,7 +66,6 @@ func slowBetweenSteps(f *figures, run Run) bool {
 	return f.outside > outsideShare
 }
 
-// logging reports time that neither steps nor evaluations nor checkpoints account for.
 func logging(f *figures, run Run) *Finding {
 	if !slowBetweenSteps(f, run) {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// HostReading is one entry of Rows without its GPUs; the fields are those of Rows in their order.
-// NaN: not known.
+// HostReading is one entry of ActivitySeries without its GPUs; the fields are those of
+// ActivitySeries in their order. NaN: not known.
 type HostReading struct {
 	CPUShare, TreeCPU, BusiestCore        float64
 	HostAvailable, SwapUsed               float64
@@ -36,45 +36,45 @@ type GPUReading struct {
 }
 
 // NoHostReading is a reading in which nothing is known.
-func NoHostReading() (r HostReading) { forget(reflect.ValueOf(&r).Elem()); return r }
+func NoHostReading() (r HostReading) { forget(fields[float64](&r)); return r }
 
 // NoGPUReading is a reading in which nothing is known.
-func NoGPUReading() (r GPUReading) { forget(reflect.ValueOf(&r).Elem()); return r }
+func NoGPUReading() (r GPUReading) { forget(fields[float64](&r)); return r }
 
-func forget(reading reflect.Value) {
-	for i := range reading.NumField() {
-		reading.Field(i).SetFloat(math.NaN())
+func forget(figures []*float64) {
+	for _, figure := range figures {
+		*figure = math.NaN()
 	}
 }
 
 // Values appends the fields in their order.
-func (r *HostReading) Values(to []float64) []float64 {
-	return values(to, reflect.ValueOf(r).Elem())
-}
+func (r *HostReading) Values(to []float64) []float64 { return values(to, fields[float64](r)) }
 
 // Values appends the fields in their order.
-func (r *GPUReading) Values(to []float64) []float64 { return values(to, reflect.ValueOf(r).Elem()) }
+func (r *GPUReading) Values(to []float64) []float64 { return values(to, fields[float64](r)) }
 
-func values(to []float64, reading reflect.Value) []float64 {
-	for i := range reading.NumField() {
-		to = append(to, reading.Field(i).Float())
+func values(to []float64, figures []*float64) []float64 {
+	for _, figure := range figures {
+		to = append(to, *figure)
 	}
 	return to
 }
 
 // Columns are the columns of the host in the order of HostReading.
-func (r *ActivitySeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
+func (r *ActivitySeries) Columns() []*Column { return fields[Column](r) }
 
 // Columns are the columns in the order of GPUReading.
-func (r *GPUSeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
+func (r *GPUSeries) Columns() []*Column { return fields[Column](r) }
 
 // Columns are the columns in their order.
-func (r *StepSeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
+func (r *StepSeries) Columns() []*Column { return fields[Column](r) }
 
-func columns(rows reflect.Value) (pointers []*Column) {
-	for i := range rows.NumField() {
-		if column, is := rows.Field(i).Addr().Interface().(*Column); is {
-			pointers = append(pointers, column)
+// fields are those of a type in a struct, in their order.
+func fields[T any](of any) (pointers []*T) {
+	row := reflect.ValueOf(of).Elem()
+	for i := range row.NumField() {
+		if field, is := row.Field(i).Addr().Interface().(*T); is {
+			pointers = append(pointers, field)
 		}
 	}
 	return pointers
@@ -91,42 +91,33 @@ func ColumnNames[S ActivitySeries | GPUSeries | StepSeries]() (names []string) {
 	return names
 }
 
-// Named returns the values of a reading under the names that Rows has for them in JSON; nil for
-// what is not known.
+// Named returns the values of a reading by the JSON names of ActivitySeries; nil for what is not
+// known.
 func (r *HostReading) Named() map[string]any {
 	return named(ColumnNames[ActivitySeries](), r.Values(nil))
 }
 
-// Named returns the values of a reading under the names that GPUSeries has for them in JSON; nil
-// for what is not known.
+// Named returns the values of a reading by the JSON names of GPUSeries; nil for what is not known.
 func (r *GPUReading) Named() map[string]any {
 	return named(ColumnNames[GPUSeries](), r.Values(nil))
 }
 
 func named(names []string, values []float64) map[string]any {
-	fields := map[string]any{}
+	reading := map[string]any{}
 	for i, name := range names {
-		fields[name] = nil
+		reading[name] = nil
 		if !math.IsNaN(values[i]) {
-			fields[name] = values[i]
+			reading[name] = values[i]
 		}
 	}
-	return fields
+	return reading
 }
 
 // Column is a list of numbers some of which are not known: NaN in Go, null in JSON. Bytes are exact
 // up to 8 PiB.
 type Column []float64
 
-// At is NaN where a column ends too early: run logs come from files, too.
-func (c Column) At(i int) float64 {
-	if i < 0 || i >= len(c) || math.IsInf(c[i], 0) {
-		return math.NaN()
-	}
-	return c[i]
-}
-
-// most is beyond every figure of a run, and sums, products and squares of figures up to it are
+// largest is beyond every figure of a run, and sums, products and squares of figures up to it are
 // finite.
 const largest = 1e30
 
@@ -207,9 +198,9 @@ func (s *Log) Outcome(a Alert) (outcome string, after *float64) {
 		}
 	}
 	times, remaining, total := s.left(a.Kind)
-	for i, atS := range times[:min(len(times), len(remaining))] {
-		if total > 0 && within(atS) && remaining[i] <= usedUp*total {
-			trueAt = min(trueAt, atS)
+	for i, left := range remaining {
+		if total > 0 && within(times[i]) && left <= usedUp*total {
+			trueAt = min(trueAt, times[i])
 			break
 		}
 	}

@@ -173,7 +173,7 @@ type CPUUse struct {
 // GPUSecond is the memory of one GPU in a Second.
 type GPUSecond struct{ Total, Used, Free, Others float64 }
 
-// Step is one entry of Marks, as the training tells of it. NaN: not known.
+// Step is one entry of StepSeries, as the training tells of it. NaN: not known.
 type Step struct {
 	Number                                                  uint64
 	AtS                                                     float64
@@ -190,11 +190,11 @@ const LowHeadroom = 0.03
 // HeadroomAtPeak is what the i-th entry left at its peak: less than at its end, when most of the
 // memory has been freed again.
 func (s *StepSeries) HeadroomAtPeak(i int) float64 {
-	freed, headroom := s.PeakAllocated.At(i)-s.Allocated.At(i), s.Headroom.At(i)
+	freed := s.PeakAllocated[i] - s.Allocated[i]
 	if math.IsNaN(freed) {
-		return headroom
+		return s.Headroom[i]
 	}
-	return max(0, headroom-max(0, freed))
+	return max(0, s.Headroom[i]-max(0, freed))
 }
 
 // Event is something that happened once.

@@ -37,13 +37,11 @@ func (s Log) Within(inside func(atS float64) bool) Log {
 	return s
 }
 
-// taken are the values of these rows, as far as there are any: run logs come from files, too.
+// taken are the values of these rows.
 func taken[S ~[]T, T any](all S, rows []int) S {
-	values := make(S, 0, len(rows))
-	for _, row := range rows {
-		if row < len(all) {
-			values = append(values, all[row])
-		}
+	values := make(S, len(rows))
+	for i, row := range rows {
+		values[i] = all[row]
 	}
 	return values
 }
