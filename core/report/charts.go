@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
@@ -50,14 +51,13 @@ func (t *timeline) charts(a *axis, axisKind string, bands []view.Band, history [
 	c.addLogged(t, history)
 	c.addSteps(t)
 	c.addHosts(t.hosts)
-	result := &view.RunCharts{By: axisKind, Low: a.low / a.divisor, High: a.high / a.divisor,
-		Unit: a.unit, Panels: c.panels, Spans: []view.RunSpan{}}
+	spans := []view.Span{}
 	for _, b := range bands {
-		span := view.Span{From: a.place(b.BeginS), To: a.place(b.EndS), Kind: b.Kind}
-		result.Spans = append(result.Spans, view.RunSpan{Span: span, BeginS: b.BeginS,
-			EndS: b.EndS})
+		spans = append(spans, view.Span{From: a.place(b.BeginS), To: a.place(b.EndS),
+			Kind: b.Kind, Text: b.Words()})
 	}
-	return result
+	return &view.RunCharts{By: axisKind, Low: a.low / a.divisor, High: a.high / a.divisor,
+		Unit: a.unit, Panels: c.panels, Spans: spans}
 }
 
 // add adds a chart, in whose unit values are once divided by scale, as its limit. Its top is what
@@ -108,10 +108,7 @@ func (c *charts) addGPU(t *timeline, g *gpu, group string) {
 		curve{"allocated by PyTorch", g.allocated, green, false, false})
 	ofStep := func(column column) line {
 		return t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 {
-			if share := ratio(column(s)[i], s.SpentS[i]); share != nil {
-				return *share
-			}
-			return math.NaN()
+			return profile.Or(ratio(column(s)[i], s.SpentS[i]), math.NaN())
 		})
 	}
 	c.add(view.RunPanel{Title: "Utilisation", Where: g.label, Group: group, Unit: "%", Top: 100},
@@ -270,6 +267,8 @@ type line struct {
 func (l *line) add(times []float64, values runlog.Column) {
 	l.times, l.values = append(l.times, times...), append(l.values, values...)
 }
+
+func (l *line) addPoint(atS, value float64) { l.add([]float64{atS}, runlog.Column{value}) }
 
 // paces are how many seconds each point stands for: until the next one, but not across a gap, which
 // is longer than limit.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
@@ -43,12 +42,9 @@ type side struct {
 // differ. Runs without a common step are compared whole. Errors: Corrupt for a run log that
 // contradicts itself, InvalidArgument for a run without run logs.
 func Compare(r CompareRequest) (comparison view.RunComparison, err error) {
-	a, err := newSide(r.A)
-	if err != nil {
-		return comparison, err
-	}
-	b, err := newSide(r.B)
-	if err != nil {
+	a, errA := newSide(r.A)
+	b, errB := newSide(r.B)
+	if err := cmp.Or(errA, errB); err != nil {
 		return comparison, err
 	}
 	comparison = view.RunComparison{A: a.summary(), B: b.summary(),
@@ -171,7 +167,6 @@ func comparedFigures(a, b *side) (figures []view.ComparedFigure) {
 	return figures
 }
 
-// compared is one figure of both runs; its ratio is b over a.
 func compared(key, name, unit string, a, b *float64) view.ComparedFigure {
 	f := view.ComparedFigure{Key: key, Name: name, Unit: unit, A: a, B: b}
 	if a != nil && b != nil {
@@ -192,32 +187,26 @@ func (s *side) clipRate() *float64 {
 
 // gpuMean is the mean of a figure over the GPUs, gpuMax its highest value.
 func gpuMean(figure func(view.GPUFigures) *float64) func(*side) *float64 {
-	return func(s *side) *float64 { return s.ofGPUs(figure).mean() }
+	return func(s *side) *float64 { return ofAll(s.figures.GPUs, figure).mean() }
 }
 
 func gpuMax(figure func(view.GPUFigures) *float64) func(*side) *float64 {
-	return func(s *side) *float64 { return s.ofGPUs(figure).top() }
+	return func(s *side) *float64 { return ofAll(s.figures.GPUs, figure).top() }
 }
 
-// ofGPUs are the values of one figure of all GPUs that have it, as a line whose points are all at
-// the time 0: its mean is then that of the values, and its top the highest of them.
-func (s *side) ofGPUs(figure func(view.GPUFigures) *float64) (values line) {
-	for _, g := range s.figures.GPUs {
-		if v := figure(g); v != nil {
-			values.add([]float64{0}, runlog.Column{*v})
+// ofAll are the values of a figure of all GPUs or hosts that have it, as a line whose points are
+// all at the time 0: its mean is then that of the values, and its top the highest of them.
+func ofAll[T any](all []T, figure func(T) *float64) (values line) {
+	for _, one := range all {
+		if v := figure(one); v != nil {
+			values.addPoint(0, *v)
 		}
 	}
 	return values
 }
 
 func (s *side) hostPeak() *float64 {
-	var peaks line
-	for _, h := range s.figures.Hosts {
-		if h.UsedPeak != nil {
-			peaks.add([]float64{0}, runlog.Column{*h.UsedPeak})
-		}
-	}
-	return peaks.top()
+	return ofAll(s.figures.Hosts, func(h view.HostFigures) *float64 { return h.UsedPeak }).top()
 }
 
 // comparedLogs are losses and error rates at the last step at which both runs logged them, and at
@@ -248,17 +237,15 @@ func comparedLogs(a, b []Logged) (figures []view.ComparedFigure) {
 	return figures
 }
 
-// known is the line without the points whose value is not known (NaN).
 func (l line) known() (values line) {
 	for i, value := range l.values {
 		if !math.IsNaN(value) {
-			values.add(l.times[i:i+1], l.values[i:i+1])
+			values.addPoint(l.times[i], value)
 		}
 	}
 	return values
 }
 
-// latest is the last value, nil without any.
 func (l line) latest() *float64 {
 	if len(l.values) == 0 {
 		return nil
@@ -296,5 +283,5 @@ func comparedCharts(a, b *side) *view.RunCharts {
 		c.add(view.RunPanel{Title: m.title, Group: view.GroupTraining}, 1, curves...)
 	}
 	return &view.RunCharts{By: "steps", Low: first, High: last, Unit: c.unit, Panels: c.panels,
-		Spans: []view.RunSpan{}}
+		Spans: []view.Span{}}
 }

@@ -124,7 +124,7 @@ func (t *timeline) ofRanks(column, other column) totals {
 		values, beside := column(&s.RunLog.Steps), other(&s.RunLog.Steps)
 		for i, kind := range s.RunLog.Steps.Kind {
 			if kind == runlog.KindTrain && !math.IsNaN(beside[i]) {
-				joined.add([]float64{0}, values[i:i+1])
+				joined.addPoint(0, values[i])
 			}
 		}
 	}
@@ -172,7 +172,6 @@ var (
 	learningRate = metric{"learning_rate", "Learning rate", "learning rate", "learning rate"}
 )
 
-// figure is not a number where it is not known.
 func (l Logged) figure(name string) float64 {
 	if v := l[name]; v != nil && math.Abs(*v) <= largestLogged {
 		return *v
@@ -211,7 +210,7 @@ func bySteps(history []Logged, name string) (values line) {
 	for _, entry := range history {
 		step := entry.figure(stepName)
 		if _, has := entry[name]; has && !math.IsNaN(step) {
-			values.add([]float64{step}, runlog.Column{entry.figure(name)})
+			values.addPoint(step, entry.figure(name))
 		}
 	}
 	return values
@@ -240,13 +239,12 @@ func (t *timeline) moments(l line) (values line) {
 			i++
 		}
 		if i < len(steps.values) && step >= steps.values[0]-1 {
-			values.add(steps.times[i:i+1], l.values[k:k+1])
+			values.addPoint(steps.times[i], l.values[k])
 		}
 	}
 	return values
 }
 
-// addLogged adds what the Trainer logged.
 func (c *charts) addLogged(t *timeline, history []Logged) {
 	for _, m := range append(slices.Clone(metrics), learningRate) {
 		c.add(view.RunPanel{Title: m.title, Group: view.GroupTraining}, 1,

@@ -188,10 +188,9 @@ func (g *gpu) addSteps(places []place) {
 	}
 	slices.SortStableFunc(points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range points {
-		moments := []float64{p.at}
-		g.allocated.add(moments, runlog.Column{p.allocated})
-		g.reserved.add(moments, runlog.Column{p.reserved})
-		g.headroom.add(moments, runlog.Column{p.headroom})
+		g.allocated.addPoint(p.at, p.allocated)
+		g.reserved.addPoint(p.at, p.reserved)
+		g.headroom.addPoint(p.at, p.headroom)
 	}
 }
 
@@ -203,7 +202,7 @@ func (t *timeline) steps(
 		steps := &s.RunLog.Steps
 		for i, k := range steps.Kind {
 			if k == kind {
-				values.add([]float64{steps.TimesS[i] + s.offset}, runlog.Column{value(steps, i)})
+				values.addPoint(steps.TimesS[i]+s.offset, value(steps, i))
 			}
 		}
 	}

@@ -20,19 +20,7 @@ type RunCharts struct {
 	High   float64    `json:"high"`
 	Unit   string     `json:"unit"`
 	Panels []RunPanel `json:"panels"`
-	Spans  []RunSpan  `json:"spans"`
-}
-
-// RunSpan is a span, and when it was in seconds of the run.
-type RunSpan struct {
-	Span
-	BeginS float64 `json:"begin_s"`
-	EndS   float64 `json:"end_s"`
-}
-
-func (s RunSpan) titled() Span {
-	s.Text = fmt.Sprintf("%s, from %s to %s", s.Kind, intoRun(s.BeginS), intoRun(s.EndS))
-	return s.Span
+	Spans  []Span     `json:"spans"`
 }
 
 // GroupTraining is the group of the charts of what the Trainer logged.
@@ -98,11 +86,8 @@ func (r runRecord) chart(p RunPanel) curves {
 		title = p.Where + ": " + p.Title
 	}
 	c := curves{Kind: "curves", Title: title, Unit: p.Unit, XUnit: r.Charts.Unit, Top: p.Top,
-		Series: p.Series, Limit: p.Limit}
-	for _, s := range r.Charts.Spans {
-		c.Spans = append(c.Spans, s.titled())
-	}
-	c.X = axis{Low: r.Charts.Low, High: r.Charts.High, Ticks: r.Charts.ticks()}
+		Series: p.Series, Limit: p.Limit, Spans: r.Charts.Spans,
+		X: axis{Low: r.Charts.Low, High: r.Charts.High, Ticks: r.Charts.ticks()}}
 	c.Events = append(r.moments(p.Where), r.alertsOf(p.Where)...)
 	return c
 }
@@ -183,7 +168,7 @@ func (c RunCharts) tickStep() float64 {
 func (r runRecord) legend() legend {
 	var keys legend
 	for _, kind := range []string{"evaluation", "checkpoint", "gap"} {
-		if slices.ContainsFunc(r.Charts.Spans, func(s RunSpan) bool { return s.Kind == kind }) {
+		if slices.ContainsFunc(r.Charts.Spans, func(s Span) bool { return s.Kind == kind }) {
 			keys = append(keys, key{Name: kind, Line: kind})
 		}
 	}

@@ -1,6 +1,10 @@
 package view
 
-import "github.com/asrconfig/asrconfig-go/core/runlog"
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
 
 // RunFigures are the figures of a run, which core/report computes from its logs. Sizes are bytes,
 // times seconds from the run's start.
@@ -124,4 +128,9 @@ type Band struct {
 	BeginS float64 `json:"begin_s"`
 	EndS   float64 `json:"end_s"`
 	Kind   string  `json:"kind"`
+}
+
+// Words are what the band is, and when.
+func (b Band) Words() string {
+	return fmt.Sprintf("%s, from %s to %s", b.Kind, intoRun(b.BeginS), intoRun(b.EndS))
 }
