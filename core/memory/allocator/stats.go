@@ -25,11 +25,6 @@ type Stats struct {
 // Stats returns the figures of this moment.
 func (a *Allocator) Stats() Stats { return a.stats }
 
-// Held is what is allocated and what is reserved at this moment.
-func (a *Allocator) Held() (allocated, reserved uint64) {
-	return a.stats.Allocated, a.stats.Reserved
-}
-
 // ResetPeaks lets the peaks start again from what is in use now.
 func (a *Allocator) ResetPeaks() {
 	s := &a.stats

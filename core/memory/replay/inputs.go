@@ -16,32 +16,14 @@ func (p *Player) placeAhead(s Segment) error {
 		}
 		for i := range a.Template.Inputs {
 			f := &a.Template.Formulas[a.Template.Storages[i].Formula]
-			if err := p.place(s, i, p.reduction.Bytes(f.Size(shapePoint), f.Unit)); err != nil {
+			// which counts as the same input of the segment being replayed
+			block, err := p.allocate(&s, i, p.reduction.Bytes(f.Size(shapePoint), f.Unit))
+			if err != nil {
 				return err
 			}
+			p.ahead = append(p.ahead, p.holding(&s, i, block))
 		}
 	}
-	return nil
-}
-
-// place allocates an input that counts as the same one of the segment being replayed.
-func (p *Player) place(s Segment, storage int32, bytes uint64) error {
-	component := p.component(&s, storage)
-	if p.Allocating != nil {
-		p.Allocating(s, storage, component)
-	}
-	block, err := p.Allocator.Malloc(bytes)
-	if err != nil {
-		return err
-	}
-	input := survivor{block: block, module: s.Template.Storages[storage].Module,
-		component: component}
-	if p.Observer != nil {
-		allocated, reserved := p.Allocator.Held()
-		input.bytes = p.Observer.count(storage, component, allocated, reserved)
-		p.Observer.sample()
-	}
-	p.ahead = append(p.ahead, input)
 	return nil
 }
 
@@ -54,9 +36,6 @@ func (p *Player) takePlaced(s Segment) int {
 	n := int(s.Template.Inputs)
 	for i, input := range p.ahead[:n] {
 		p.blocks[i] = input.block
-		if p.Observer != nil {
-			p.Observer.blockBytes[i] = input.bytes
-		}
 	}
 	p.ahead = p.ahead[n:]
 	return n
@@ -89,9 +68,6 @@ func (p *Player) leaveOutCopies(t *template.Template, value func(storage int32) 
 		freed = pad.LeaveOut(p.events, freed)
 		p.sources[pad.Copied] = source{freed, t.Storages[pad.Copy].Component}
 		p.blocks[pad.Copy] = allocator.Block{}
-		if p.Observer != nil {
-			p.Observer.blockBytes[pad.Copy] = 0
-		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"math"
+
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
@@ -20,8 +22,7 @@ type Observer struct {
 	phases       []peak.Phase
 	timeline     *timeline // nil without
 
-	blockBytes []uint64 // by storage of the segment: bytes of its block
-	rows       []int    // of the segment's phases, in phases
+	rows []int // of the segment's phases, in phases
 	segment
 }
 
@@ -51,7 +52,6 @@ func NewObserver(modules, points, events int) *Observer {
 }
 
 func (o *Observer) begin(s Segment) {
-	o.blockBytes = resized(o.blockBytes, len(s.Template.Storages))
 	o.segment = segment{Segment: s}
 	o.rows = o.rows[:0]
 	for _, p := range s.Template.Phases {
@@ -62,7 +62,7 @@ func (o *Observer) begin(s Segment) {
 
 // enter begins a phase of the segment.
 func (o *Observer) enter(phase int) {
-	o.phase, o.nextPhase = phase, int32(len(o.blockBytes))+1
+	o.phase, o.nextPhase = phase, math.MaxInt32
 	if phases := o.Template.Phases; phase+1 < len(phases) {
 		o.nextPhase = phases[phase+1].Storage
 	}
@@ -84,13 +84,7 @@ func (o *Observer) allocate(storage int32, component uint8, allocated, reserved 
 	for storage >= o.nextPhase {
 		o.enter(o.phase + 1)
 	}
-	o.blockBytes[storage] = o.count(storage, component, allocated, reserved)
-}
-
-// count adds what was allocated for a storage of the segment, and returns its bytes.
-func (o *Observer) count(storage int32, component uint8,
-	allocated, reserved uint64) (bytes uint64) {
-	bytes = allocated - o.allocated
+	bytes := allocated - o.allocated
 	o.allocated = allocated
 	o.components[component] += bytes
 	o.modules[o.Template.Storages[storage].Module] += bytes
@@ -105,12 +99,13 @@ func (o *Observer) count(storage int32, component uint8,
 		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising =
 			o.Segment, storage, allocated, true
 	}
-	return bytes
 }
 
-func (o *Observer) free(bytes uint64, module int32, component uint8) {
+// free records that a storage was freed, and how much is allocated after it.
+func (o *Observer) free(module int32, component uint8, allocated uint64) {
 	o.settle()
-	o.allocated -= bytes
+	bytes := o.allocated - allocated
+	o.allocated = allocated
 	o.components[component] -= bytes
 	o.modules[module] -= bytes
 }

@@ -41,7 +41,8 @@ type Player struct {
 
 	variables formula.Variables
 	reduction reduction.Rules
-	survivors survivors
+	load      []*played  // the loading segment; none before it was played
+	windows   []*played  // segments of this window and the two before
 	ahead     []survivor // inputs of the window's later micro-batches, in their order
 
 	// Of the segment being replayed.
@@ -111,30 +112,43 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 	return nil, nil
 }
 
-func (p *Player) playEvent(s *Segment, e int32) error {
-	o := p.Observer
-	if e < 0 {
-		_ = p.Allocator.Free(p.blocks[^e]) // the trace was checked: it is allocated
-		if o != nil {
-			o.free(o.blockBytes[^e], s.Template.Storages[^e].Module, p.component(s, ^e))
-			o.sample()
-		}
-		return nil
-	}
-	if p.Allocating != nil {
-		p.Allocating(*s, e, p.component(s, e))
-	}
-	block, err := p.Allocator.Malloc(p.sizes[e])
-	if err != nil {
+func (p *Player) playEvent(s *Segment, e int32) (err error) {
+	if e >= 0 {
+		p.blocks[e], err = p.allocate(s, e, p.sizes[e])
 		return err
 	}
-	p.blocks[e] = block
-	if o != nil {
-		allocated, reserved := p.Allocator.Held()
-		o.allocate(e, p.component(s, e), allocated, reserved)
-		o.sample()
+	p.free(p.holding(s, ^e, p.blocks[^e]))
+	if p.Observer != nil {
+		p.Observer.sample()
 	}
 	return nil
+}
+
+// allocate finds room for a storage of a segment.
+func (p *Player) allocate(s *Segment, storage int32, bytes uint64) (allocator.Block, error) {
+	component := p.component(s, storage)
+	if p.Allocating != nil {
+		p.Allocating(*s, storage, component)
+	}
+	block, err := p.Allocator.Malloc(bytes)
+	if err == nil && p.Observer != nil {
+		after := p.Allocator.Stats()
+		p.Observer.allocate(storage, component, after.Allocated, after.Reserved)
+		p.Observer.sample()
+	}
+	return block, err
+}
+
+func (p *Player) free(s survivor) {
+	_ = p.Allocator.Free(s.block) // the trace was checked: it is allocated
+	if p.Observer != nil {
+		p.Observer.free(s.module, s.component, p.Allocator.Stats().Allocated)
+	}
+}
+
+// holding is the block of a storage of a segment, and what it counts as.
+func (p *Player) holding(s *Segment, storage int32, block allocator.Block) survivor {
+	return survivor{block, s.Template.Storages[storage].Module, p.component(s, storage), true}
 }
 
 func (p *Player) failed(s Segment, storage int32, event int, err error) (*Failure, error) {

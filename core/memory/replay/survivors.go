@@ -10,12 +10,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// survivors are the storages that outlived their segments.
-type survivors struct {
-	load    *played
-	windows []*played // segments of this window and the two before
-}
-
 // played is what outlives a segment.
 type played struct {
 	template *template.Template // by which others name its storages
@@ -25,7 +19,6 @@ type played struct {
 
 type survivor struct {
 	block     allocator.Block
-	bytes     uint64 // bytes, where there is an observer
 	module    int32
 	component uint8
 	allocated bool
@@ -47,11 +40,7 @@ func nextEvent(frees []inheritedFree) int {
 // freeUntil frees what is freed before an event, and returns the rest.
 func (p *Player) freeUntil(frees []inheritedFree, event int) []inheritedFree {
 	for len(frees) > 0 && int(frees[0].event) <= event {
-		f := frees[0]
-		_ = p.Allocator.Free(f.block)
-		if p.Observer != nil {
-			p.Observer.free(f.bytes, f.module, f.component)
-		}
+		p.free(frees[0].survivor)
 		frees = frees[1:]
 	}
 	return frees
@@ -75,7 +64,7 @@ func (p *Player) findInherited(s Segment) {
 		for _, t := range p.segmentsAt(s.Position, g.Distance) {
 			if t.template == g.From {
 				for _, f := range g.Frees {
-					p.free(t, f.Survivor, f.Event)
+					p.freeAt(f.Event, t, f.Survivor)
 				}
 			}
 		}
@@ -83,7 +72,7 @@ func (p *Player) findInherited(s Segment) {
 	for _, t := range p.withinReach(s.Position) {
 		for _, e := range t.template.Expiries(t.position.Role) {
 			if e.IsIn(t.position, s.Position) {
-				p.freeAll(t, e.Survivors, int32(len(s.Template.Events)))
+				p.freeAt(int32(len(s.Template.Events)), t, e.Survivors...)
 			}
 		}
 	}
@@ -95,7 +84,7 @@ func (p *Player) findInherited(s Segment) {
 
 // segmentsAt returns the segments at a distance from a position.
 func (p *Player) segmentsAt(current template.Position, d template.Distance) []*played {
-	all := p.survivors.windows
+	all := p.windows
 	switch {
 	case d.Segments > 0:
 		if i := len(all) - d.Segments; i >= 0 {
@@ -103,10 +92,7 @@ func (p *Player) segmentsAt(current template.Position, d template.Distance) []*p
 		}
 		return nil
 	case d.Role == template.Load:
-		if p.survivors.load == nil {
-			return nil
-		}
-		return []*played{p.survivors.load}
+		return p.load
 	}
 	var matches []*played
 	for i := len(all) - 1; i >= 0 && all[i].position.Window >= current.Window-d.Windows; i-- {
@@ -120,7 +106,7 @@ func (p *Player) segmentsAt(current template.Position, d template.Distance) []*p
 // withinReach is where to look for storages that expire in a segment. Windows of thousands of
 // micro-batches are not searched again for each of them.
 func (p *Player) withinReach(current template.Position) []*played {
-	all := p.survivors.windows
+	all := p.windows
 	if current.Role.Kind() == trace.KindAccumulate && current.Order > 1 {
 		return all[max(len(all)-template.MaxSegments, 0):]
 	}
@@ -131,29 +117,26 @@ func (p *Player) withinReach(current template.Position) []*played {
 // now.
 func (p *Player) expireBefore(window int) {
 	n := 0
-	for ; n < len(p.survivors.windows) && p.survivors.windows[n].position.Window < window; n++ {
-		p.expire(p.survivors.windows[n])
+	for ; n < len(p.windows) && p.windows[n].position.Window < window; n++ {
+		p.expire(p.windows[n])
 	}
-	p.survivors.windows = slices.Delete(p.survivors.windows, 0, n)
+	p.windows = slices.Delete(p.windows, 0, n)
 }
 
 // expire frees all of a segment's survivors that are not there for good.
 func (p *Player) expire(t *played) {
 	for _, e := range t.template.Expiries(t.position.Role) {
-		p.freeAll(t, e.Survivors, 0)
+		p.freeAt(0, t, e.Survivors...)
 	}
 }
 
-func (p *Player) freeAll(t *played, survivors []int32, event int32) {
+// freeAt frees survivors of a segment, unless they are freed already, before an event of this one.
+func (p *Player) freeAt(event int32, t *played, survivors ...int32) {
 	for _, number := range survivors {
-		p.free(t, number, event)
-	}
-}
-
-func (p *Player) free(t *played, number, event int32) {
-	if s := &t.storages[number]; s.allocated {
-		s.allocated = false
-		p.inherited = append(p.inherited, inheritedFree{event, *s})
+		if s := &t.storages[number]; s.allocated {
+			s.allocated = false
+			p.inherited = append(p.inherited, inheritedFree{event, *s})
+		}
 	}
 }
 
@@ -162,18 +145,13 @@ func (p *Player) keepSurvivors(s Segment) {
 	t := &played{template: s.Template.Base(), position: s.Position,
 		storages: make([]survivor, 0, len(s.Template.Survivors))}
 	for _, i := range s.Template.Survivors {
-		entry := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module,
-			component: p.component(&s, i), allocated: true}
-		if p.Observer != nil {
-			entry.bytes = p.Observer.blockBytes[i]
-		}
-		t.storages = append(t.storages, entry)
+		t.storages = append(t.storages, p.holding(&s, i, p.blocks[i]))
 	}
 	if s.Position.Role == template.Load {
-		p.survivors.load = t
-		return
+		p.load = []*played{t}
+	} else {
+		p.windows = append(p.windows, t)
 	}
-	p.survivors.windows = append(p.survivors.windows, t)
 }
 
 // Abandon returns up the window that a segment failed in, and empties the cache: it frees what that
@@ -191,7 +169,7 @@ func (p *Player) Abandon(f *Failure) {
 		_ = p.Allocator.Free(input.block)
 	}
 	p.ahead = p.ahead[:0]
-	for _, t := range p.survivors.windows {
+	for _, t := range p.windows {
 		if t.position.Window == f.Segment.Position.Window {
 			p.expire(t)
 		}
