@@ -40,11 +40,8 @@ type Comparison struct {
 // Moment is the moment of a predicted run that a real one is compared with: an allocation that is
 // about to be made.
 type Moment struct {
-	Segment string `json:"segment"`
-	Phase   string `json:"phase"`
-	Op      string `json:"op"`
-	Module  string `json:"module"`
-	Step    int    `json:"step"` // optimizer step or evaluation batch, from 1
+	peak.Place
+	Step int `json:"step"` // optimizer step or evaluation batch, from 1
 }
 
 const (
@@ -68,16 +65,11 @@ func (m *Model) Compare(r CompareRequest) (Comparison, error) {
 	if err := r.inBounds(); err != nil {
 		return Comparison{}, err
 	}
-	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
+	p, plan, err := m.player(r.Request)
 	if err != nil {
 		return Comparison{}, err
 	}
-	plan, err := m.plan(r.Request)
-	if err != nil {
-		return Comparison{}, err
-	}
-	p := replay.New(m.templates.Variables, settings, r.GPU)
-	c := newCounterpart(m, r.CompareArgs, settings, p.Allocator)
+	c := newCounterpart(m, r.CompareArgs, p.Allocator)
 	p.Allocating, p.Allocator.Watch = c.allocating, c.changed
 	if _, err := p.PlayAll(plan); err != nil {
 		return Comparison{}, err
@@ -100,37 +92,25 @@ func (a CompareArgs) inBounds() error {
 type counterpart struct {
 	CompareArgs
 	model     *Model
-	settings  allocator.Settings
 	allocator *allocator.Allocator
 	aim       [2]uint64 // the other run's gradients and optimizer state
 
-	holdings []peak.Holding // by number of a kind
-	done     [2]uint64      // of that, gradients and optimizer state
-	sum      uint64         // in all
-	kinds    map[kind]int
-	current  int     // kind of what is allocated next
-	next     *Moment // that allocation; nil where it cannot be the other run's
-	live     map[uint64]block
+	holdings []peak.Holding       // by number of a kind
+	done     [2]uint64            // of that, gradients and optimizer state
+	sum      uint64               // in all
+	kinds    map[peak.Holding]int // by what they are, without bytes
+	current  int                  // kind of what is allocated next
+	next     *Moment              // that allocation; nil where it cannot be the other run's
+	live     map[uint64]int       // the kind of each block, by address
 
 	moment *Moment // the best so far, with what is held
 	rank   [4]uint64
 	best   []peak.Holding
 }
 
-type kind struct {
-	component uint8
-	module    int32
-}
-
-type block struct {
-	kind  int
-	bytes uint64
-}
-
-func newCounterpart(m *Model, a CompareArgs, settings allocator.Settings,
-	running *allocator.Allocator) *counterpart {
-	c := &counterpart{CompareArgs: a, model: m, settings: settings, allocator: running,
-		kinds: map[kind]int{}, live: map[uint64]block{}}
+func newCounterpart(m *Model, a CompareArgs, running *allocator.Allocator) *counterpart {
+	c := &counterpart{CompareArgs: a, model: m, allocator: running, kinds: map[peak.Holding]int{},
+		live: map[uint64]int{}}
 	for _, h := range a.Held {
 		if i := progress(h); i >= 0 {
 			c.aim[i] += h.Bytes
@@ -145,18 +125,16 @@ func progress(h peak.Holding) int {
 }
 
 func (c *counterpart) allocating(s replay.Segment, storage int32, component uint8) {
-	made := s.Template.Storages[storage]
-	phase, module := s.Template.PhaseOf(storage), c.model.modules[made.Module]
+	place := c.model.place(s.Template, storage)
 	c.next = nil
-	if s.Position.Role != template.Load && (c.Phase == "" || c.Phase == phase) {
-		c.next = &Moment{s.Template.Kind, phase, c.model.ops[made.Op], module, stepOf(s.Position)}
+	if s.Position.Role != template.Load && (c.Phase == "" || c.Phase == place.Phase) {
+		c.next = &Moment{place, stepOf(s.Position)}
 	}
-	key := kind{component, made.Module}
+	key := peak.Holding{Component: c.model.templates.Components[component], Module: place.Module}
 	i, ok := c.kinds[key]
 	if !ok {
 		i, c.kinds[key] = len(c.holdings), len(c.holdings)
-		c.holdings = append(c.holdings,
-			peak.Holding{Component: c.model.templates.Components[component], Module: module})
+		c.holdings = append(c.holdings, key)
 	}
 	c.current = i
 }
@@ -168,7 +146,7 @@ func (c *counterpart) offer(moment *Moment, bytes uint64) {
 	if c.At != "" && moment.Module != c.At {
 		rank[0] = 1
 	}
-	if c.Wanted > 0 && c.settings.Wanted(bytes) != c.Wanted {
+	if c.Wanted > 0 && c.allocator.Wanted(bytes) != c.Wanted {
 		rank[2] = 1
 	}
 	if c.moment == nil || slices.Compare(rank[:], c.rank[:]) < 0 {
@@ -180,18 +158,17 @@ func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
 // changed follows the allocator's blocks.
 func (c *counterpart) changed(change allocator.Change) {
-	grown := c.allocator.Stats().Allocated - c.sum
+	grown := c.allocator.Stats().Allocated - c.sum // of a free it wraps around
 	switch change.Action {
 	case allocator.Allocated:
 		if c.next != nil {
 			c.offer(c.next, change.Bytes)
 		}
-		c.live[change.Address] = block{c.current, grown}
+		c.live[change.Address] = c.current
 		c.add(c.current, grown)
 	case allocator.Freed:
-		freed := c.live[change.Address]
+		c.add(c.live[change.Address], grown)
 		delete(c.live, change.Address)
-		c.add(freed.kind, -freed.bytes)
 	case allocator.SegmentAllocated, allocator.SegmentFreed, allocator.SegmentMapped,
 		allocator.SegmentUnmapped:
 	}

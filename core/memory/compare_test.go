@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
@@ -36,13 +37,13 @@ func TestCompareFindsTheSameMoment(t *testing.T) {
 		args CompareArgs
 		want Moment
 	}{
-		"first step":           {CompareArgs{Phase: "forward", Held: held(3, 0, 0, 9)}, Moment{Phase: "forward", Step: 1}},
-		"state is there":       {CompareArgs{Phase: "forward", Held: held(3, 0, 6, 9)}, Moment{Phase: "forward", Step: 2}},
-		"within backward":      {CompareArgs{Phase: "backward", Held: held(3, 1, 6, 9)}, Moment{Phase: "backward", Step: 2}},
-		"in a module":          {CompareArgs{Phase: "forward", At: "encoder.layers.1.attention", Held: held(3, 0, 6, 9)}, Moment{Phase: "forward", Step: 2, Module: "encoder.layers.1.attention"}},
-		"optimizer, half way":  {CompareArgs{Phase: "optimizer", Held: held(3, 3, 2, 0)}, Moment{Phase: "optimizer", Step: 1}},
+		"first step":           {CompareArgs{Phase: "forward", Held: held(3, 0, 0, 9)}, Moment{Place: peak.Place{Phase: "forward"}, Step: 1}},
+		"state is there":       {CompareArgs{Phase: "forward", Held: held(3, 0, 6, 9)}, Moment{Place: peak.Place{Phase: "forward"}, Step: 2}},
+		"within backward":      {CompareArgs{Phase: "backward", Held: held(3, 1, 6, 9)}, Moment{Place: peak.Place{Phase: "backward"}, Step: 2}},
+		"in a module":          {CompareArgs{Phase: "forward", At: "encoder.layers.1.attention", Held: held(3, 0, 6, 9)}, Moment{Place: peak.Place{Phase: "forward", Module: "encoder.layers.1.attention"}, Step: 2}},
+		"optimizer, half way":  {CompareArgs{Phase: "optimizer", Held: held(3, 3, 2, 0)}, Moment{Place: peak.Place{Phase: "optimizer"}, Step: 1}},
 		"nothing known of it":  {CompareArgs{Held: held(3, 3, 6, 0)}, Moment{Step: 2}},
-		"a module of no trace": {CompareArgs{Phase: "forward", At: "other", Held: held(3, 0, 0, 0)}, Moment{Phase: "forward", Step: 1}},
+		"a module of no trace": {CompareArgs{Phase: "forward", At: "other", Held: held(3, 0, 0, 0)}, Moment{Place: peak.Place{Phase: "forward"}, Step: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := m.Compare(CompareRequest{Request: r, CompareArgs: test.args})
@@ -75,4 +76,18 @@ func TestCompareWithoutAPrediction(t *testing.T) {
 	require.Nil(t, c.Predicted)
 	require.Nil(t, c.Moment)
 	require.Len(t, c.Rows, 2)
+}
+
+// TestCompareKnowsTheSizeOfASegment: PyTorch's error names a segment of 20 MiB for a request of 1 to
+// 10 MiB, unless the settings say otherwise.
+func TestCompareKnowsTheSizeOfASegment(t *testing.T) {
+	f := tracetest.New(3)
+	f.Extra = func(trace.Shape) int64 { return 5 << 20 }
+	f.Run(tracetest.Shapes, 1)
+	for _, size := range []uint64{20 << 20, 2 << 20} {
+		c, err := opened(t, f).Compare(CompareRequest{Request: at(shape(2, 1231, 11)),
+			CompareArgs: CompareArgs{Phase: "forward", Held: held(3, 0, 6, 0), Wanted: size}})
+		require.NoError(t, err)
+		require.Equal(t, size == 20<<20, *c.Predicted < 5<<20, "before or after the allocation of 5 MiB: %v", c)
+	}
 }

@@ -3,16 +3,15 @@ package memory
 import (
 	"fmt"
 
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
-	"github.com/asrconfig/asrconfig-go/core/memory/formula"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
 // estimate sums an observed run up.
-func (m *Model) estimate(o *replay.Observer, s allocator.Stats, full *replay.Failure,
-	plan []replay.Segment, r Request) peak.Estimate {
+func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.Segment,
+	r Request) peak.Estimate {
+	o, s := p.Observer, p.Allocator.Stats()
 	e := peak.Estimate{
 		Estimator: "trace", PeakAllocated: s.PeakAllocated, PeakRequested: s.PeakRequested,
 		PeakReserved: s.PeakReserved,
@@ -45,10 +44,8 @@ func (m *Model) atPeak(highest replay.Moment, rows int) peak.AtPeak {
 	if t == nil { // nothing was allocated at all
 		return peak.AtPeak{Components: map[string]uint64{}, Modules: []peak.ModuleBytes{}}
 	}
-	newest := t.Storages[highest.Storage]
-	atPeak := peak.AtPeak{Segment: t.Kind, Phase: t.PhaseOf(highest.Storage), Op: m.ops[newest.Op],
-		Module:     m.modules[newest.Module],
-		Components: map[string]uint64{}, Modules: peak.ModuleRows(m.layers, highest.Modules, rows)}
+	atPeak := peak.AtPeak{Place: m.place(t, highest.Storage), Components: map[string]uint64{},
+		Modules: peak.ModuleRows(m.layers, highest.Modules, rows)}
 	for i, name := range m.templates.Components {
 		if highest.Components[i] > 0 {
 			atPeak.Components[name] = highest.Components[i]
@@ -58,32 +55,30 @@ func (m *Model) atPeak(highest replay.Moment, rows int) peak.AtPeak {
 }
 
 func (m *Model) outOfMemory(f *replay.Failure) *peak.OutOfMemory {
-	t := f.Segment.Template
-	s := t.Storages[f.Storage]
-	return &peak.OutOfMemory{Segment: t.Kind, Phase: t.PhaseOf(f.Storage), Op: m.ops[s.Op],
-		Module: m.modules[s.Module],
+	return &peak.OutOfMemory{Place: m.place(f.Segment.Template, f.Storage),
 		Wanted: f.Cause.Wanted, Reserved: f.Cause.Reserved, Allocated: f.Cause.Allocated}
+}
+
+// place is where a storage of a template is allocated.
+func (m *Model) place(t *template.Template, storage int32) peak.Place {
+	s := t.Storages[storage]
+	return peak.Place{Segment: t.Kind, Phase: t.PhaseOf(storage), Op: m.trace.Ops[s.Op],
+		Module: m.trace.Modules[s.Module]}
 }
 
 // notes counts the sizes of a plan that are not exact, and lists what a reader should know.
 func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 	notes = []string{}
-	if text, ok := m.about["notes"].(string); ok && text != "" {
+	if text, ok := m.trace.About["notes"].(string); ok && text != "" {
 		notes = append(notes, text)
 	}
-	var all template.Exactness
+	var all template.Inexactness
 	composed := false
-	counted := map[*template.Template]bool{}
-	for _, s := range plan {
-		if t := s.Template; !counted[t] && s.Recorded == nil {
-			counted[t] = true
-			var at *formula.Point
-			if p, err := m.templates.Variables.At(s.Shape); err == nil && t.HasShapes() {
-				at = &p
-			}
-			all = all.Plus(t.ExactnessAt(at))
-			composed = composed || t.Base() != t
+	for _, s := range computed(plan) {
+		if p, err := m.templates.Variables.At(s.Shape); err == nil {
+			all.CountAt(s.Template, p)
 		}
+		composed = composed || s.Template.Base() != s.Template
 	}
 	if all.Inexact > 0 {
 		notes = append(notes, fmt.Sprintf(

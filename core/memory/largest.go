@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
@@ -17,14 +16,10 @@ type LargestRequest struct {
 	// what no formula covers is missing in the answer; else it is answered by bounds
 	Exactly bool `json:"exactly"`
 	// traces of three batches of one shape have answered for all others so far
-	ByBatch      bool   `json:"by_batch"`
-	Accumulation *int   `json:"accumulation"` // micro-batches of a step, 1 to 65536; as traced
-	Steps        *int   `json:"steps"`        // optimizer steps, 1 to 1000; 3
-	Settings     string `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
-	// what the allocator may reserve in all
-	LimitBytes  uint64  `json:"limit_bytes"`
-	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes besides the allocator
-	reduction.GPU
+	ByBatch      bool `json:"by_batch"`
+	Accumulation *int `json:"accumulation"` // micro-batches of a step, 1 to 65536; as traced
+	Steps        *int `json:"steps"`        // optimizer steps, 1 to 1000; 3
+	Device            // with a limit
 }
 
 // LargestRow is the longest sample of a micro-batch.
@@ -95,6 +90,9 @@ func (r LargestRequest) check() error {
 		return outOfRange("near is %d and most is %d; pass 1 to %d, near at most as large",
 			r.Near, r.Most, maxLargest)
 	}
+	if r.LimitBytes == nil {
+		return outOfRange("limit_bytes is missing")
+	}
 	return nil
 }
 
@@ -158,7 +156,7 @@ func (s *batchSearch) answer(row, near int) error {
 	}
 	low, high, step := 0, s.Most+1, 1
 	for high-low > 1 {
-		_, fits, err := s.peaks(row, batch, &s.LimitBytes)
+		_, fits, err := s.peaks(row, batch, s.LimitBytes)
 		if err != nil {
 			return err
 		}
@@ -218,7 +216,7 @@ func (s *batchSearch) extrapolated(row int) (int, error) {
 	rise := max(1, (float64(high.PeakAllocated)-float64(low.PeakAllocated))/(more-few))
 	batch, reserved := more, high.PeakReserved
 	for range 2 { // reserved memory is predicted better from nearby sizes
-		room := float64(s.LimitBytes) - float64(reserved)
+		room := float64(*s.LimitBytes) - float64(reserved)
 		batch = min(s.Most, furthestBatch, max(1, int(float64(batch)+room/rise)))
 		e, _, err := s.peaks(row, batch, nil)
 		if err != nil {
@@ -261,12 +259,12 @@ func (s *batchSearch) peaks(row, batch int, limit *uint64) (p Peaks, fits bool, 
 	}
 	q := s.question(a.shape)
 	q.LimitBytes, q.KeepCache = limit, limit != nil
-	plan, err := a.model.plan(q)
+	player, plan, err := a.model.player(q)
 	if err != nil {
 		return p, false, err
 	}
-	stats, full, err := a.model.play(plan, q, nil)
-	return peaksOf(stats), full == nil, err
+	full, err := player.PlayAll(plan)
+	return peaksOf(player), full == nil, err
 }
 
 // answering is the trace that answers for a batch, and the shape that it is asked about.
@@ -309,6 +307,5 @@ func (s *batchSearch) shape(row int, batch int64) trace.Shape {
 
 func (s *batchSearch) question(shape trace.Shape) Request {
 	return Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels,
-		Accumulation: s.Accumulation, Steps: s.Steps, Settings: s.Settings,
-		DeviceBytes: s.DeviceBytes, GPU: s.GPU}
+		Accumulation: s.Accumulation, Steps: s.Steps, Device: s.Device}
 }

@@ -20,7 +20,7 @@ func fits(t *testing.T, m *Model, s trace.Shape, limit uint64) bool {
 }
 
 func largestOf(limit uint64, exactly bool, lengths ...int64) LargestRequest {
-	r := LargestRequest{Near: 1, Most: 1000, Exactly: exactly, ByBatch: true, LimitBytes: limit}
+	r := LargestRequest{Near: 1, Most: 1000, Exactly: exactly, ByBatch: true, Device: Device{LimitBytes: &limit}}
 	for _, length := range lengths {
 		r.Rows = append(r.Rows, LargestRow{Length: length, Labels: 10})
 	}
@@ -127,7 +127,7 @@ func TestLargestRefuses(t *testing.T) {
 		"near":           func(r *LargestRequest) { r.Near = 0 },
 		"most":           func(r *LargestRequest) { r.Most = 1 << 20 },
 		"near of":        func(r *LargestRequest) { r.Near = r.Most + 1 },
-		"limit_bytes":    func(r *LargestRequest) { r.LimitBytes = 0 },
+		"limit_bytes":    func(r *LargestRequest) { r.LimitBytes = ptr(uint64(0)) },
 		"length":         func(r *LargestRequest) { r.Rows[0].Length = 0 },
 		"length exactly": func(r *LargestRequest) { r.Rows[0].Length, r.Exactly = 0, true },
 	} {

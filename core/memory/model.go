@@ -10,9 +10,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
-	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
@@ -21,50 +19,40 @@ import (
 
 // Model is a trace made ready for questions. It may be used by several goroutines at once.
 type Model struct {
-	about     map[string]any
-	ops       []string
-	modules   []string
+	trace     *trace.Trace
 	layers    []string // of the modules
-	calls     []trace.Call
 	templates *template.Set
 }
 
 // New fits a checked trace (of trace.ReadFile or trace.Decode).
 func New(t *trace.Trace) (*Model, error) {
 	set, err := template.New(t)
-	if err != nil {
-		return nil, err
-	}
-	return &Model{about: t.About, ops: t.Ops, modules: t.Modules, layers: peak.Layers(t.Modules),
-		calls: t.Calls, templates: set}, nil
+	return &Model{trace: t, layers: peak.Layers(t.Modules), templates: set}, err
 }
 
 // Simulate replays a few steps.
 func (m *Model) Simulate(r Request) (peak.Estimate, error) {
-	plan, err := m.plan(r)
+	p, plan, err := m.player(r)
 	if err != nil {
 		return peak.Estimate{}, err
 	}
-	o := replay.NewObserver(len(m.modules), r.Timeline, replay.Events(plan))
-	s, full, err := m.play(plan, r, o)
+	p.Observer = replay.NewObserver(len(m.trace.Modules), r.Timeline, replay.Events(plan))
+	full, err := p.PlayAll(plan)
 	if err != nil {
 		return peak.Estimate{}, err
 	}
-	return m.estimate(o, s, full, plan, r), nil
+	return m.estimate(p, full, plan, r), nil
 }
 
-// play replays segments as a request asks for, through a fresh allocator; the observer may be nil.
-func (m *Model) play(plan []replay.Segment, r Request,
-	o *replay.Observer) (s allocator.Stats, full *replay.Failure, err error) {
-	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
+// player checks a request, and lists the segments that answer it for a fresh player.
+func (m *Model) player(r Request) (*replay.Player, []replay.Segment, error) {
+	plan, err := m.plan(r)
 	if err != nil {
-		return s, nil, err
+		return nil, nil, err
 	}
+	settings, err := r.settings()
 	settings.KeepCache = r.KeepCache
-	p := replay.New(m.templates.Variables, settings, r.GPU)
-	p.Observer = o
-	full, err = p.PlayAll(plan)
-	return p.Allocator.Stats(), full, err
+	return replay.New(m.templates.Variables, settings, r.GPU), plan, err
 }
 
 // plan checks a request and lists the segments that answer it.
@@ -113,27 +101,23 @@ func (m *Model) Determined(r Request) (Determined, error) {
 		}
 		return Determined{}, err
 	}
-	result := Determined{}
-	checked := map[*template.Template]bool{}
-	rules, model := r.GPU.Rules(), uint64(0)
-	for _, s := range plan {
-		if checked[s.Template] {
+	result, model := Determined{}, uint64(0)
+	if plan[0].Template.Kind == trace.KindLoad {
+		for _, n := range plan[0].Recorded {
+			model += uint64(n)
+		}
+	}
+	for _, s := range computed(plan) {
+		if s.Template.IsCertain() {
 			continue
 		}
-		checked[s.Template] = true
-		if s.Template.Kind == trace.KindLoad {
-			for _, n := range s.Recorded {
-				model += uint64(n)
-			}
-		}
-		if s.Recorded != nil || s.Template.IsCertain() {
-			continue
-		}
-		share, err := m.doubt(s, model, rules)
+		p, err := m.templates.Variables.At(s.Shape)
 		if err != nil {
 			return Determined{}, err
 		}
-		result.Doubt = max(result.Doubt, share)
+		bytes, open := s.Template.Live(p, r.GPU.Rules())
+		share := float64(open) / float64(max(1, bytes+model))
+		result.Doubt = max(result.Doubt, min(1, share))
 	}
 	if result.Exactly = result.Doubt <= negligible; !result.Exactly {
 		result.Why = "no formula of batch, length and labels gives the sizes at all traced shapes"
@@ -141,14 +125,16 @@ func (m *Model) Determined(r Request) (Determined, error) {
 	return result, nil
 }
 
-// doubt is the share of a segment's memory, with the model's, that its formulas leave open.
-func (m *Model) doubt(s replay.Segment, model uint64, rules reduction.Rules) (float64, error) {
-	p, err := m.templates.Variables.At(s.Shape)
-	if err != nil {
-		return 0, err
+// computed lists a segment of each template whose sizes formulas give.
+func computed(plan []replay.Segment) (segments []replay.Segment) {
+	seen := map[*template.Template]bool{}
+	for _, s := range plan {
+		if s.Recorded == nil && !seen[s.Template] {
+			seen[s.Template] = true
+			segments = append(segments, s)
+		}
 	}
-	bytes, open := s.Template.Live(p, rules)
-	return min(1, float64(open)/float64(max(1, bytes+model))), nil
+	return segments
 }
 
 // load is the segment that a run begins with, if the trace has one.
@@ -188,7 +174,7 @@ func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, erro
 		}
 		plan = append(plan, s)
 	}
-	if m.about["loop"] == "trainer" {
+	if m.trace.About["loop"] == "trainer" {
 		plan[0].Ahead = plan[1:]
 		plan = withoutRepeats(plan)
 	}

@@ -21,18 +21,23 @@ type Request struct {
 	// micro-batches of an optimizer step, 1 to 65536; as traced when absent
 	Accumulation *int `json:"accumulation"`
 	// optimizer steps or evaluation batches, 1 to 1000; 3
-	Steps    *int   `json:"steps"`
-	Settings string `json:"settings"` // text of PYTORCH_CUDA_ALLOC_CONF
-	// what the allocator may reserve in all; no limit when absent
-	LimitBytes *uint64 `json:"limit_bytes"`
-	// what the process takes besides the allocator: added to what is reserved
-	DeviceBytes *uint64 `json:"device_bytes"`
+	Steps *int `json:"steps"`
+	Device
 	// memory has run out where PyTorch would give cached memory back and try again
 	KeepCache bool `json:"keep_cache"`
 	// most points of the timeline, up to 100 000; 0: none
 	Timeline int    `json:"timeline"`
 	Modules  *int   `json:"modules"` // most rows of modules at the peak, 1 to 10 000; 12
 	Kind     string `json:"kind"`    // "train", "evaluate" or "generate"; "train"
+}
+
+// Device is what the allocator may use of a GPU, and how.
+type Device struct {
+	Settings string `json:"settings"` // text of PYTORCH_CUDA_ALLOC_CONF
+	// what the allocator may reserve in all; no limit when absent
+	LimitBytes *uint64 `json:"limit_bytes"`
+	// what the process takes besides the allocator: added to what is reserved
+	DeviceBytes *uint64 `json:"device_bytes"`
 	reduction.GPU
 }
 
@@ -60,7 +65,7 @@ func (r Request) check() error {
 		fault.InRange("accumulation", profile.Or(r.Accumulation, 1), 1, maxAccumulation),
 		fault.InRange("steps", profile.Or(r.Steps, 1), 1, maxSteps),
 		fault.InRange("timeline", r.Timeline, 0, maxPoints),
-		fault.InRange("modules", r.modules(), 1, maxModules), r.GPU.Check()); err != nil {
+		fault.InRange("modules", r.modules(), 1, maxModules), r.Device.check()); err != nil {
 		return err
 	}
 	switch r.Kind {
@@ -77,17 +82,17 @@ func (r Request) check() error {
 			return outOfRange("%s", err)
 		}
 	}
-	return checkDevice(r.LimitBytes, r.DeviceBytes)
+	return nil
 }
 
-func checkDevice(limit, device *uint64) error {
-	if limit != nil && (*limit == 0 || *limit > maxDevice) {
-		return outOfRange("limit_bytes is %d; the range is 1 to %d", *limit, int64(maxDevice))
+func (d Device) check() error {
+	if limit := profile.Or(d.LimitBytes, 1); limit < 1 || limit > maxDevice {
+		return outOfRange("limit_bytes is %d; the range is 1 to %d", limit, int64(maxDevice))
 	}
-	if device != nil && *device > maxDevice {
-		return outOfRange("device_bytes is %d; the range is 0 to %d", *device, int64(maxDevice))
+	if other := profile.Or(d.DeviceBytes, 0); other > maxDevice {
+		return outOfRange("device_bytes is %d; the range is 0 to %d", other, int64(maxDevice))
 	}
-	return nil
+	return d.GPU.Check()
 }
 
 func outOfRange(format string, args ...any) error {
@@ -95,16 +100,11 @@ func outOfRange(format string, args ...any) error {
 		"see the operation's arguments in capi/operations.json", format, args...)
 }
 
-func settingsOf(text string, limit, device *uint64) (allocator.Settings, error) {
-	s, err := allocator.ParseSettings(text)
-	if err != nil {
-		return s, err
+// settings of the allocator, with its limit.
+func (d Device) settings() (allocator.Settings, error) {
+	s, err := allocator.ParseSettings(d.Settings)
+	if d.LimitBytes != nil {
+		s.Limit, s.DeviceTotal = *d.LimitBytes, *d.LimitBytes+profile.Or(d.DeviceBytes, 0)
 	}
-	if limit != nil {
-		s.Limit, s.DeviceTotal = *limit, *limit
-		if device != nil {
-			s.DeviceTotal += *device
-		}
-	}
-	return s, nil
+	return s, err
 }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
@@ -13,7 +12,7 @@ import (
 // run continues with the next one, from an emptied cache; one that does so in its first step ends
 // there.
 func (m *Model) Run(r RunRequest) (RunEstimate, error) {
-	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
+	settings, err := r.settings()
 	if err != nil {
 		return RunEstimate{}, err
 	}
@@ -21,36 +20,37 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	if err != nil {
 		return RunEstimate{}, err
 	}
-	largest, err := m.playLargest(shape, micros, r)
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	settings.Limit, settings.DeviceTotal = 0, 0
+	largest, err := m.playLargest(replay.New(m.templates.Variables, settings, r.GPU), shape, micros)
 	if err != nil {
 		return RunEstimate{}, err
 	}
 	t := totals{RunEstimate: RunEstimate{Largest: largest}, overhead: r.Overhead}
-	err = m.playWindows(replay.New(m.templates.Variables, settings, r.GPU), r.Windows, &t)
+	err = m.playWindows(p, r.Windows, &t)
 	return t.RunEstimate, err
 }
 
 // playLargest replays a few steps of the largest micro-batch alone, and limits the length of the
 // run.
-func (m *Model) playLargest(largest trace.Shape, micros int, r RunRequest) (Peaks, error) {
-	plan := m.load()
-	for number := range defaultSteps {
-		window, err := m.window(number, []trace.Shape{largest})
-		if err != nil {
-			return Peaks{}, err
-		}
-		plan = append(plan, window...)
+func (m *Model) playLargest(p *replay.Player, largest trace.Shape, micros int) (Peaks, error) {
+	plan, err := m.windows(defaultSteps, []trace.Shape{largest})
+	if err != nil {
+		return Peaks{}, err
 	}
 	perMicroBatch := float64(replay.Events(plan)) / defaultSteps
 	if perMicroBatch*float64(micros) > maxRunEvents {
 		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps",
 			"more than %d events to simulate", maxRunEvents)
 	}
-	s, _, err := m.play(plan, Request{Settings: r.Settings, GPU: r.GPU}, nil)
-	return peaksOf(s), err
+	_, err = p.PlayAll(plan)
+	return peaksOf(p), err
 }
 
-func peaksOf(s allocator.Stats) Peaks { return Peaks{s.PeakAllocated, s.PeakReserved} }
+func peaksOf(p *replay.Player) Peaks {
+	s := p.Allocator.Stats()
+	return Peaks{s.PeakAllocated, s.PeakReserved}
+}
 
 // playWindows plays the windows through a fresh player, and counts what they take.
 func (m *Model) playWindows(p *replay.Player, windows [][][3]int64, t *totals) error {
@@ -91,7 +91,7 @@ func playCounted(p *replay.Player, plan []replay.Segment, t *totals) (*replay.Fa
 		if err != nil {
 			return nil, err
 		}
-		t.add(s, peaksOf(p.Allocator.Stats()), full == nil)
+		t.add(s, peaksOf(p), full == nil)
 		if full != nil {
 			return full, nil
 		}

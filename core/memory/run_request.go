@@ -2,7 +2,6 @@ package memory
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
@@ -13,11 +12,7 @@ type RunRequest struct {
 
 	// what a micro-batch costs besides batch × length, in units of length; 0 or more
 	Overhead float64 `json:"overhead"`
-	Settings string  `json:"settings"` // text of PYTORCH_CUDA_ALLOC_CONF
-	// what the allocator may reserve in all; no limit when absent
-	LimitBytes  *uint64 `json:"limit_bytes"`
-	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes besides the allocator
-	reduction.GPU
+	Device
 }
 
 const (
@@ -27,10 +22,7 @@ const (
 
 // checkWindows counts the micro-batches of a request that is in range, and finds the largest.
 func (m *Model) checkWindows(r RunRequest) (largest trace.Shape, micros int, err error) {
-	one := int64(1)
-	check := Request{Batch: &one, Length: &one, LimitBytes: r.LimitBytes,
-		DeviceBytes: r.DeviceBytes, GPU: r.GPU}
-	if err := check.check(); err != nil {
+	if err := r.Device.check(); err != nil {
 		return largest, 0, err
 	}
 	switch {

@@ -97,17 +97,17 @@ func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 		}
 		return windows
 	}
-	failed := ran(t, m, RunRequest{Windows: with(1, 3), LimitBytes: limit})
+	failed := ran(t, m, RunRequest{Windows: with(1, 3), Device: Device{LimitBytes: limit}})
 	got := failed
 	require.Equal(t, 2, got.Failed)
 	require.Equal(t, 1, *got.FirstFailed)
 	require.Equal(t, 8+2, got.MicroBatches, "of the steps that failed, the first micro-batch")
 	require.LessOrEqual(t, got.PeakReserved, *limit)
 
-	first := ran(t, m, RunRequest{Windows: with(0), LimitBytes: limit})
+	first := ran(t, m, RunRequest{Windows: with(0), Device: Device{LimitBytes: limit}})
 	require.Equal(t, 0, *first.FirstFailed)
 	require.Equal(t, 1, first.MicroBatches, "a run without the optimizer's state ends")
-	none := ran(t, m, RunRequest{Windows: fits, LimitBytes: ptr(uint64(1))})
+	none := ran(t, m, RunRequest{Windows: fits, Device: Device{LimitBytes: ptr(uint64(1))}})
 	require.Nil(t, none.MeanPeak)
 }
 
@@ -117,7 +117,7 @@ func TestAbandonLeavesNothingBehind(t *testing.T) {
 	m := opened(t, tracetest.Usual(2))
 	small, large := shape(2, 1000, 10), shape(16, 4800, 48)
 	after := func(failing bool) uint64 {
-		settings, err := settingsOf("", ptr[uint64](3<<20), nil)
+		settings, err := Device{LimitBytes: ptr[uint64](3 << 20)}.settings()
 		require.NoError(t, err)
 		p := replay.New(m.templates.Variables, settings, reduction.GPU{})
 		full, err := p.PlayAll(m.load())

@@ -82,18 +82,13 @@ type SnapshotSettings struct {
 
 // Snapshot replays a few steps and writes down what the allocator does.
 func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
-	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
-	if err == nil {
-		err = fault.InRange("most", r.Most, 0, maxSnapshotEvents)
+	if err := fault.InRange("most", r.Most, 0, maxSnapshotEvents); err != nil {
+		return Snapshot{}, err
 	}
+	p, plan, err := m.player(r.Request)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	plan, err := m.plan(r.Request)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	p := replay.New(m.templates.Variables, settings, r.GPU)
 	l := newEventLog(m, cmp.Or(r.Most, defaultSnapshotEvents))
 	p.Allocating, p.Allocator.Watch = l.allocating, l.changed
 	full, err := p.PlayAll(plan)
@@ -101,19 +96,13 @@ func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s := l.snapshot(p.Allocator.Segments())
-	s.Settings = snapshotSettings(settings)
+	settings := p.Allocator.Settings() // whose largest number, for no limit, becomes -1
+	s.Settings = SnapshotSettings{settings.ExpandableSegments, int64(settings.MaxSplitSize),
+		settings.GarbageCollectionThreshold}
 	if full != nil {
 		s.OutOfMemory = m.outOfMemory(full)
 	}
 	return s, nil
-}
-
-func snapshotSettings(s allocator.Settings) SnapshotSettings {
-	out := SnapshotSettings{s.ExpandableSegments, -1, s.GarbageCollectionThreshold}
-	if s.MaxSplitSize > 0 {
-		out.MaxSplitSize = int64(s.MaxSplitSize)
-	}
-	return out
 }
 
 // eventLog writes a snapshot while a run is replayed.
@@ -152,13 +141,10 @@ func newEventLog(m *Model, limit int) *eventLog {
 
 // allocating notes what is allocated next.
 func (l *eventLog) allocating(s replay.Segment, storage int32, component uint8) {
-	t := s.Template
-	made := t.Storages[storage]
-	number := l.number(stack{
-		op: l.name(l.model.ops[made.Op]), module: l.name(l.model.modules[made.Module]),
-		segment: l.name(t.Kind), phase: l.name(t.PhaseOf(storage)),
-		component: l.name(l.model.templates.Components[component]),
-	})
+	place := l.model.place(s.Template, storage)
+	number := l.number(stack{op: l.name(place.Op), module: l.name(place.Module),
+		segment: l.name(place.Segment), phase: l.name(place.Phase),
+		component: l.name(l.model.templates.Components[component])})
 	l.current = origin{number, int32(stepOf(s.Position))}
 }
 

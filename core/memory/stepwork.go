@@ -1,11 +1,13 @@
 package memory
 
 import (
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
@@ -31,14 +33,11 @@ func (m *Model) Work(shape trace.Shape) (StepWork, error) {
 			"trace it again with the shapes of its batches",
 			"the trace does not hold what operations of a batch of this shape compute")
 	}
-	work := StepWork{kernel.Work{Operations: w.list,
+	unknown := slices.AppendSeq([]string{}, maps.Keys(w.unknown))
+	slices.Sort(unknown)
+	return StepWork{kernel.Work{Operations: w.list,
 		TrainedParameters: m.count("trained_parameters"),
-		TrainedTensors:    m.count("trained_tensors")}, make([]string, 0, len(w.unknown))}
-	for name := range w.unknown {
-		work.Unknown = append(work.Unknown, name)
-	}
-	slices.Sort(work.Unknown)
-	return work, nil
+		TrainedTensors:    m.count("trained_tensors")}, unknown}, nil
 }
 
 // eachCall calls visit with the calls of a micro-batch and their numbers; false where no calls with
@@ -61,7 +60,7 @@ func (m *Model) eachCall(
 	if err != nil {
 		return false, err
 	}
-	return t.Calls(point, m.calls, visit)
+	return t.Calls(point, m.trace.Calls, visit)
 }
 
 // pinned is the host memory of copies that a micro-batch keeps there for its backward pass: torch's
@@ -70,7 +69,7 @@ func (m *Model) eachCall(
 // own, and where calls were not traced.
 func (m *Model) pinned(r Request) *uint64 {
 	sum := uint64(0)
-	if !slices.ContainsFunc(m.calls, func(c trace.Call) bool {
+	if !slices.ContainsFunc(m.trace.Calls, func(c trace.Call) bool {
 		return c.Layout == trace.ToPinned
 	}) {
 		return &sum
@@ -92,12 +91,12 @@ func (m *Model) pinned(r Request) *uint64 {
 // tf32 reports whether float32 products go to the tensor cores, which a plan turns on where the
 // traced card has them.
 func (m *Model) tf32() bool {
-	capability, _ := m.about["compute_capability"].(string)
-	return len(capability) > 0 && (len(capability) > 3 || capability >= "8")
+	capability, _ := m.trace.About["compute_capability"].(string)
+	return gpus.NativeBF16(capability)
 }
 
 func (m *Model) count(name string) int64 {
-	number, _ := m.about[name].(float64)
+	number, _ := m.trace.About[name].(float64)
 	return int64(max(0, min(number, 1<<50)))
 }
 

@@ -51,7 +51,7 @@ func TestPinnedMemory(t *testing.T) {
 	batch, length := int64(7), int64(5000)
 	r := Request{Batch: &batch, Length: &length}
 	assert.Zero(t, *m.pinned(r))
-	m.calls[2].Layout = trace.ToPinned
+	m.trace.Calls[2].Layout = trace.ToPinned
 	assert.EqualValues(t, 1<<17, *m.pinned(r), "70 000 bytes")
 	w, err := m.Work(trace.Shape{Batch: 7, Length: 5000})
 	require.NoError(t, err)

@@ -24,8 +24,8 @@ type Point struct {
 
 // Summary sums the trace up.
 func (m *Model) Summary() Summary {
-	s := Summary{About: m.about, Points: []Point{},
-		OverTime: slices.ContainsFunc(m.ops, normalizesOverTime)}
+	s := Summary{About: m.trace.About, Points: []Point{},
+		OverTime: slices.ContainsFunc(m.trace.Ops, normalizesOverTime)}
 	for i, t := range m.templates.Of {
 		for _, r := range t.Recordings {
 			if r.Segment == i && r.HasShape {

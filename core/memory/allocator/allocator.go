@@ -67,6 +67,15 @@ func New(settings Settings) *Allocator {
 	return a
 }
 
+// Settings of the allocator, with their defaults.
+func (a *Allocator) Settings() Settings { return a.settings }
+
+// Wanted is the number of bytes that PyTorch's out-of-memory error names when a request fails: of
+// the segment that it needs.
+func (a *Allocator) Wanted(bytes uint64) uint64 {
+	return a.settings.segmentSize(a.settings.roundSize(bytes))
+}
+
 // Malloc finds room for a number of bytes, as cudaMalloc would be called for through the cache. It
 // fails with *OutOfMemory; the state is then as PyTorch leaves it, with the cache given back to the
 // device.

@@ -94,10 +94,6 @@ func roundToDivision(bytes, divisions uint64) uint64 {
 	return (bytes + step - 1) &^ (step - 1)
 }
 
-// Wanted is the number of bytes that PyTorch's out-of-memory error names when a request fails: of
-// the segment that it needs.
-func (s *Settings) Wanted(bytes uint64) uint64 { return s.segmentSize(s.roundSize(bytes)) }
-
 // segmentSize is the size requested from the device when a rounded size fits nowhere.
 func (s *Settings) segmentSize(size uint64) uint64 {
 	switch {

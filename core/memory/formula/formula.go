@@ -56,7 +56,7 @@ func Constant(size int64) Formula { return Formula{terms: []term{{coefficient: s
 
 // Bound is the formula of a size between two that does not follow from a shape: the larger one.
 func Bound(low, high int64) Formula {
-	return Formula{terms: []term{{}}, divisor: 1, Inexact: true,
+	return Formula{terms: []term{{}}, divisor: 1, Inexact: true, Varies: true,
 		factors: [maxTerms]float64{float64(high)}, Residual: 1 - float64(low)/float64(high)}
 }
 

@@ -40,12 +40,17 @@ type Estimate struct {
 	Notes       []string `json:"notes"`
 }
 
+// Place is where in a run something is allocated.
+type Place struct {
+	Segment string `json:"segment"`
+	Phase   string `json:"phase"`
+	Op      string `json:"op"`     // whose result it is
+	Module  string `json:"module"` // "" outside any module
+}
+
 // OutOfMemory is where a run would stop: the request, in bytes, that the device cannot serve.
 type OutOfMemory struct {
-	Segment   string `json:"segment"`
-	Phase     string `json:"phase"`
-	Op        string `json:"op"`
-	Module    string `json:"module"`
+	Place
 	Wanted    uint64 `json:"wanted"`
 	Reserved  uint64 `json:"reserved"`  // once the allocator gave its cache back
 	Allocated uint64 `json:"allocated"` // what tensors held of that
@@ -53,10 +58,7 @@ type OutOfMemory struct {
 
 // AtPeak is the moment of the highest allocated memory, by component and module.
 type AtPeak struct {
-	Segment    string            `json:"segment"`
-	Phase      string            `json:"phase"`
-	Op         string            `json:"op"`     // whose result raised it
-	Module     string            `json:"module"` // "" outside any module
+	Place
 	Components map[string]uint64 `json:"components"`
 	Modules    []ModuleBytes     `json:"modules"`
 }

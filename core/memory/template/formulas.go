@@ -2,7 +2,6 @@ package template
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -131,35 +130,24 @@ func formulaOf(sizes []int64, shapeOf []int, fitter *formula.Fitter) formula.For
 	return fitter.Fit(byShape)
 }
 
-// Exactness counts what formulas are like, by storage.
-type Exactness struct {
-	Exact, Inexact, Ambiguous int
-	WorstResidual             float64
+// Inexactness counts the storages whose sizes are not certain.
+type Inexactness struct {
+	Inexact, Ambiguous int
+	WorstResidual      float64
 }
 
-// Plus adds two up.
-func (e Exactness) Plus(other Exactness) Exactness {
-	return Exactness{e.Exact + other.Exact, e.Inexact + other.Inexact, e.Ambiguous +
-		other.Ambiguous, math.Max(e.WorstResidual, other.WorstResidual)}
-}
-
-// ExactnessAt counts the formulas of the template's storages, by what they are at a point, where
-// what was traced is exact; without one by what they are somewhere.
-func (t *Template) ExactnessAt(p *formula.Point) Exactness {
-	var n Exactness
+// CountAt adds a template's storages at a point, where what was traced is exact.
+func (n *Inexactness) CountAt(t *Template, p formula.Point) {
 	for _, s := range t.Storages {
 		f := &t.Formulas[s.Formula]
-		doubtful := f.IsDoubtful() && (p == nil || f.Doubt(*p) > 0)
-		switch {
+		switch doubtful := f.Doubt(p) > 0; {
 		case f.Inexact && (f.Varies || doubtful):
-			n = n.Plus(Exactness{Inexact: 1, WorstResidual: f.Residual})
-		case f.Ambiguous && doubtful:
-			n = n.Plus(Exactness{Exact: 1, Ambiguous: 1})
-		default:
-			n.Exact++
+			n.Inexact++
+			n.WorstResidual = max(n.WorstResidual, f.Residual)
+		case doubtful:
+			n.Ambiguous++
 		}
 	}
-	return n
 }
 
 // Live is the most that a segment holds at once of its own storages at a point, and how much of

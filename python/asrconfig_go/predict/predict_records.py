@@ -93,7 +93,9 @@ class PredictedMoment:
     segment: str
     phase: str
     op: str
+    """Whose result it is."""
     module: str
+    """``""`` outside any module."""
     step: int
     """Optimizer step or evaluation batch, from 1."""
 
@@ -122,7 +124,7 @@ class PeakMoment:
     segment: str
     phase: str
     op: str
-    """Whose result raised it."""
+    """Whose result it is."""
     module: str
     """``""`` outside any module."""
     components: dict[str, int]
@@ -136,7 +138,9 @@ class OutOfMemoryPoint:
     segment: str
     phase: str
     op: str
+    """Whose result it is."""
     module: str
+    """``""`` outside any module."""
     wanted: int
     reserved: int
     """Once the allocator gave its cache back."""
