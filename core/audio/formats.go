@@ -21,32 +21,34 @@ import (
 type format struct {
 	name       string // for people
 	extensions []string
+	first      int64 // bytes to read at once of files with these; 0: media.ShortHeadLen
 	magic      func(head []byte) bool
 	parse      func(s *media.File, base int64) (media.Info, error) // nil: known, but not read yet
 }
 
 // formats in the order of trial: the loosest magic comes last.
 var formats = []format{
-	{"WAV", []string{".wav", ".wave", ".rf64", ".bwf"}, riff.IsWAV, riff.ParseWAV},
-	{"FLAC", []string{".flac"}, prefix("fLaC"), flac.Parse},
-	{"Ogg", []string{".ogg", ".oga", ".opus", ".spx"}, prefix("OggS"), ogg.Parse},
-	{"Sony Wave64", []string{".w64"}, prefix("riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb"),
+	{"WAV", []string{".wav", ".wave", ".rf64", ".bwf"}, leastHeadLen, riff.IsWAV, riff.ParseWAV},
+	{"FLAC", []string{".flac"}, leastHeadLen, prefix("fLaC"), flac.Parse},
+	{"Ogg", []string{".ogg", ".oga", ".opus", ".spx"}, media.HeadLen, prefix("OggS"), ogg.Parse},
+	{"Sony Wave64", []string{".w64"}, 0, prefix("riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb"),
 		riff.ParseW64},
-	{"AIFF", []string{".aif", ".aiff", ".aifc"}, riff.IsAIFF, riff.ParseAIFF},
-	{"MP4/M4A", []string{".m4a", ".m4b", ".m4r", ".mp4", ".mov", ".3gp"}, isobmff.Is,
+	{"AIFF", []string{".aif", ".aiff", ".aifc"}, 0, riff.IsAIFF, riff.ParseAIFF},
+	{"MP4/M4A", []string{".m4a", ".m4b", ".m4r", ".mp4", ".mov", ".3gp"}, 0, isobmff.Is,
 		isobmff.Parse},
-	{"Matroska/WebM", []string{".mka", ".mkv", ".weba", ".webm"}, prefix("\x1a\x45\xdf\xa3"),
+	{"Matroska/WebM", []string{".mka", ".mkv", ".weba", ".webm"}, 0, prefix("\x1a\x45\xdf\xa3"),
 		matroska.Parse},
-	{"Windows Media (ASF)", []string{".wma"}, prefix("\x30\x26\xb2\x75\x8e\x66\xcf\x11"), nil},
-	{"AMR", []string{".amr", ".awb"}, prefix("#!AMR"), amr.Parse},
-	{"Core Audio (CAF)", []string{".caf"}, prefix("caff\x00\x01"), riff.ParseCAF},
-	{"Sun/NeXT AU", []string{".au", ".snd"}, pcm.IsAU, pcm.ParseAU},
-	{"NIST SPHERE", []string{".sph", ".nist"}, prefix("NIST_1A"), pcm.ParseSPHERE},
-	{"WavPack", []string{".wv"}, prefix("wvpk"), nil},
-	{"Monkey's Audio", []string{".ape"}, prefix("MAC "), nil},
-	{"AAC (ADIF)", nil, prefix("ADIF"), nil},
-	{"AAC (ADTS)", []string{".aac"}, mpeg.IsADTS, mpeg.Parse},
-	{"MP3", []string{".mp3", ".mp2", ".mp1", ".mpga"}, mpeg.IsMPEG, mpeg.Parse},
+	{"Windows Media (ASF)", []string{".wma"}, 0, prefix("\x30\x26\xb2\x75\x8e\x66\xcf\x11"),
+		nil},
+	{"AMR", []string{".amr", ".awb"}, 0, prefix("#!AMR"), amr.Parse},
+	{"Core Audio (CAF)", []string{".caf"}, 0, prefix("caff\x00\x01"), riff.ParseCAF},
+	{"Sun/NeXT AU", []string{".au", ".snd"}, 0, pcm.IsAU, pcm.ParseAU},
+	{"NIST SPHERE", []string{".sph", ".nist"}, 0, prefix("NIST_1A"), pcm.ParseSPHERE},
+	{"WavPack", []string{".wv"}, 0, prefix("wvpk"), nil},
+	{"Monkey's Audio", []string{".ape"}, 0, prefix("MAC "), nil},
+	{"AAC (ADIF)", nil, 0, prefix("ADIF"), nil},
+	{"AAC (ADTS)", []string{".aac"}, 0, mpeg.IsADTS, mpeg.Parse},
+	{"MP3", []string{".mp3", ".mp2", ".mp1", ".mpga"}, 0, mpeg.IsMPEG, mpeg.Parse},
 }
 
 // sniffLen is how many bytes the magic table looks at.
@@ -98,8 +100,10 @@ func Extensions() []string {
 // firstRead is how many bytes are read at once of files by their extension.
 var firstRead = func() map[string]int64 {
 	lengths := make(map[string]int64)
-	for _, e := range Extensions() {
-		lengths[e] = cmp.Or(headLens[e], media.ShortHeadLen)
+	for _, f := range formats {
+		for _, e := range f.extensions {
+			lengths[e] = cmp.Or(f.first, media.ShortHeadLen)
+		}
 	}
 	return lengths
 }()
@@ -107,12 +111,6 @@ var firstRead = func() map[string]int64 {
 // leastHeadLen is read at once of WAV and FLAC files. Their headers are shorter still, and most of
 // a FLAC file's first 8 KiB is left free for tags. For copying less a scan is a tenth faster.
 const leastHeadLen = 1 << 10
-
-// headLens are those of formats with longer headers than most, or shorter ones.
-var headLens = map[string]int64{
-	".wav": leastHeadLen, ".wave": leastHeadLen, ".flac": leastHeadLen, ".ogg": media.HeadLen,
-	".oga": media.HeadLen, ".opus": media.HeadLen, ".spx": media.HeadLen,
-}
 
 // HasExtension reports whether name ends like an audio file, in upper or lower case.
 func HasExtension(name string) bool { return firstRead[ending(name)] > 0 }

@@ -35,7 +35,11 @@ type movie struct {
 // adds up its fragments. Source: ISO/IEC 14496-12; Apple, QuickTime File Format.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	m := &movie{w: boxReader{media.NewWindow(s)}}
-	return m.bounded(m.parse(base))
+	info, err := m.parse(base)
+	if m.w.Steps < 0 { // whatever was made of a part
+		return media.Info{}, m.w.Spent()
+	}
+	return info, err
 }
 
 func (m *movie) parse(base int64) (media.Info, error) {
@@ -59,14 +63,6 @@ func (m *movie) parse(base int64) (media.Info, error) {
 		return m.fragmentLength()
 	}
 	return m.tableLength()
-}
-
-// bounded turns an answer that was cut short by the bound on work into an error.
-func (m *movie) bounded(info media.Info, err error) (media.Info, error) {
-	if m.w.Steps < 0 {
-		return media.Info{}, m.w.Spent()
-	}
-	return info, err
 }
 
 // top reads one box of the top level. done means that nothing after it matters.

@@ -12,33 +12,31 @@ const noFile handle = -1
 
 func openFile(path string) (handle, error) {
 	const flags = syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK | syscall.O_NOCTTY
-	for {
-		fd, err := syscall.Open(path, flags, 0)
-		if err == nil {
-			return fd, nil
-		}
-		if err != syscall.EINTR {
-			return noFile, err
-		}
-	}
+	fd := noFile
+	err := uninterrupted(func() (err error) {
+		fd, err = syscall.Open(path, flags, 0)
+		return err
+	})
+	return fd, err
 }
 
 func inspect(fd handle) (Stat, error) {
 	var raw syscall.Stat_t
-	err := syscall.Fstat(fd, &raw)
-	for err == syscall.EINTR {
-		err = syscall.Fstat(fd, &raw)
-	}
-	return regular(&raw, err)
+	return regular(&raw, uninterrupted(func() error { return syscall.Fstat(fd, &raw) }))
 }
 
 func look(path string) (Stat, error) {
 	var raw syscall.Stat_t
-	err := syscall.Stat(path, &raw)
-	for err == syscall.EINTR {
-		err = syscall.Stat(path, &raw)
+	return regular(&raw, uninterrupted(func() error { return syscall.Stat(path, &raw) }))
+}
+
+// uninterrupted calls again what a signal has interrupted.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); err != syscall.EINTR {
+			return err
+		}
 	}
-	return regular(&raw, err)
 }
 
 func regular(raw *syscall.Stat_t, err error) (Stat, error) {

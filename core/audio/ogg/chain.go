@@ -11,44 +11,29 @@ const (
 	maxSkipped = 16 << 20 // bytes read between pages in search of the next one, in all
 	skipPiece  = 64 << 10
 	linkCost   = 16 // pages that could be walked in the time that a new link takes
-	walkPiece  = 16 << 10
 )
 
 // walk goes over a file page by page, header by header.
 type walk struct {
-	s                *media.File
+	media.Window
 	off              int64
 	pages, jumped    int64 // pages seen, bytes read to find the next
 	seconds, claimed float64
 	links            int
-	b                []byte // read ahead, at offset bOff; gone after any other read
-	bOff             int64
-}
-
-func (w *walk) page() (page, bool) {
-	if i := w.off - w.bOff; i < 0 || i+pageHead+255 > int64(len(w.b)) {
-		w.b, w.bOff = w.s.At(w.off, walkPiece), w.off
-	}
-	return pageAt(w.b[w.off-w.bOff:], w.off)
 }
 
 // walkLinks adds up the lengths of streams one after another. first is the link at base, and last
 // describes the end of the file.
 func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Info, error) {
-	w := &walk{s: s, off: first.body}
+	w := walk{Window: *media.NewWindow(s), off: first.body}
+	var err error
 	for link := first; link != nil; {
-		next, err := w.add(link, &last)
-		if err != nil {
+		if link, err = w.add(link, &last); err != nil {
 			return media.Info{}, err
 		}
-		link = next
 	}
 	if w.links == 1 && !last.lost && !last.foreign {
-		samples, claimed, err := first.length(s, last.granule, last.claimed)
-		if err != nil {
-			return media.Info{}, err
-		}
-		return media.Finish(first.info(samples), samples, claimed)
+		return first.finish(s, last)
 	}
 	info := first.audio.info
 	info.Method = "walked"
@@ -61,7 +46,8 @@ func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Inf
 	}
 	info.DurationS = w.seconds
 	if w.claimed != w.seconds && info.Method == "walked" {
-		info.ClaimedS = &w.claimed
+		claimed := w.claimed // alone on the heap
+		info.ClaimedS = &claimed
 	}
 	return info, nil
 }
@@ -69,7 +55,7 @@ func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Inf
 // add counts one link and returns the next, nil at the end.
 func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 	last, before := w.follow(l)
-	w.b = nil
+	w.Forget()
 	next, err = w.nextLink()
 	if err != nil || l.audio == nil {
 		return next, err
@@ -77,7 +63,7 @@ func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 	end := lastPage{lost: true}
 	if next == nil && w.pages < maxWalked {
 		if end = *tail; w.links > 0 {
-			end = l.searchTail(w.s)
+			end = l.searchTail(w.File)
 		}
 	}
 	if end.lost || end.foreign {
@@ -86,7 +72,7 @@ func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 		}
 		end = lastPage{page: last}
 	}
-	samples, claimed, err := l.length(w.s, end.granule, end.claimed)
+	samples, claimed, err := l.length(w.File, end)
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +88,10 @@ func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 // follow goes to the end of a link and returns its last two pages that have an audio position.
 func (w *walk) follow(l *link) (last, before page) {
 	var current page
-	for ; w.pages < maxWalked && w.off < w.s.Size; w.pages++ {
-		p, ok := w.page()
-		if !ok || p.next() > w.s.Size {
-			w.b = nil
+	for ; w.pages < maxWalked && w.off < w.File.Size; w.pages++ {
+		p, ok := pageAt(w.At(w.off, pageHead+255), w.off)
+		if !ok || p.next() > w.File.Size {
+			w.Forget()
 			if current.head > 0 && !w.intact(current) {
 				// it is cut, and another stream's page lies in it
 				w.off = current.off
@@ -131,12 +117,12 @@ func (w *walk) follow(l *link) (last, before page) {
 	return last, before
 }
 
-func (w *walk) intact(p page) bool { return intact(w.s.At(p.off, int(p.len()))) }
+func (w *walk) intact(p page) bool { return intact(w.File.At(p.off, int(p.len()))) }
 
 // skip moves to the next whole page after foreign data; false if there is none within reach.
 func (w *walk) skip() bool {
-	for off := w.off + 1; off < w.s.Size && w.jumped < maxSkipped; {
-		b := w.s.At(off, skipPiece)
+	for off := w.off + 1; off < w.File.Size && w.jumped < maxSkipped; {
+		b := w.File.At(off, skipPiece)
 		if len(b) == 0 {
 			return false
 		}
@@ -147,11 +133,9 @@ func (w *walk) skip() bool {
 			continue
 		}
 		off += int64(i)
-		if p, ok := readPage(w.s, off); ok && p.next() <= w.s.Size {
-			if w.intact(p) {
-				w.off = off
-				return true
-			}
+		if p, ok := readPage(w.File, off); ok && p.next() <= w.File.Size && w.intact(p) {
+			w.off = off
+			return true
 		}
 		off++
 	}
@@ -160,11 +144,11 @@ func (w *walk) skip() bool {
 
 // nextLink reads the link that starts where the walk stands; nil at the end of the file.
 func (w *walk) nextLink() (*link, error) {
-	p, ok := readPage(w.s, w.off)
-	if !ok || p.next() > w.s.Size || p.flags&flagBOS == 0 || w.pages >= maxWalked {
+	p, ok := readPage(w.File, w.off)
+	if !ok || p.next() > w.File.Size || p.flags&flagBOS == 0 || w.pages >= maxWalked {
 		return nil, nil
 	}
-	l, err := linkAt(w.s, w.off)
+	l, err := linkAt(w.File, w.off)
 	if err != nil || l.streams == 0 {
 		return nil, err
 	}
@@ -172,5 +156,5 @@ func (w *walk) nextLink() (*link, error) {
 	if l.audio == nil {
 		return l, nil
 	}
-	return l, l.begin(w.s)
+	return l, l.begin(w.File)
 }

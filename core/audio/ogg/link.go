@@ -2,6 +2,7 @@ package ogg
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/flac"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
@@ -56,12 +57,7 @@ type link struct {
 }
 
 func (l *link) has(serial uint32) bool {
-	for _, x := range l.serials[:l.streams] {
-		if x == serial {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(l.serials[:l.streams], serial)
 }
 
 // linkAt reads the first pages of all streams that start at off. An error is about an audio stream

@@ -124,36 +124,37 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	if last.lost || last.foreign || s.Size <= media.HeadLen || link.repeats(last) {
 		return walkLinks(s, base, link, last)
 	}
-	samples, claimed, err := link.length(s, last.granule, last.claimed)
+	return link.finish(s, last)
+}
+
+// finish sums up a file of one link. The method is "header" where the stream's own header has the
+// length and the last page agrees.
+func (l *link) finish(s *media.File, last lastPage) (media.Info, error) {
+	samples, claimed, err := l.length(s, last)
 	if err != nil {
 		return media.Info{}, err
 	}
-	return media.Finish(link.info(samples), samples, claimed)
-}
-
-// info sets the method: "header" when the stream's own header has the length and the last page
-// agrees.
-func (l *link) info(samples int64) media.Info {
 	info := l.audio.info
 	info.Method = "tail"
 	if l.audio.claimed == samples {
 		info.Method = "header"
 	}
-	return info
+	return media.Finish(info, samples, claimed)
 }
 
-// length returns the samples between the start of the stream and position end, and those that its
+// length returns the samples from the start of the stream to its last page, and those that its
 // header or a cut last page claims, 0 when nothing does.
-func (l *link) length(s *media.File, end, cut int64) (samples, claimed int64, err error) {
+func (l *link) length(s *media.File, last lastPage) (samples, claimed int64, err error) {
 	a := l.audio
 	front := l.start + a.skip
-	samples = max(0, end-front)
+	samples = max(0, last.granule-front)
 	if samples/a.maxSamples() > s.Size {
-		return 0, 0, media.Corrupt("ends at sample %d, more than %d bytes can hold", end, s.Size)
+		return 0, 0, media.Corrupt("ends at sample %d, more than %d bytes can hold", last.granule,
+			s.Size)
 	}
 	claimed = a.claimed
-	if cut != 0 {
-		claimed = max(claimed, cut-front)
+	if last.claimed != 0 {
+		claimed = max(claimed, last.claimed-front)
 	}
 	return samples, claimed, nil
 }

@@ -58,9 +58,6 @@ func BitPacking(channels, bits int) Packing {
 	return Packing{Align: n, Samples: 8, bits: n}
 }
 
-// FixedPacking is for blocks of a fixed number of bytes for all channels, that only play whole.
-func FixedPacking(align, samples int64) Packing { return Packing{Align: align, Samples: samples} }
-
 // Frames counts the samples per channel in n bytes.
 func (p Packing) Frames(n int64) int64 {
 	return n/p.Align*p.Samples + p.cut(n%p.Align)

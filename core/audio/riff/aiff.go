@@ -136,7 +136,7 @@ func (a *aiff) otherCodec(kind string) error {
 		return nil
 	}
 	if p, ok := aiffBlocks[strings.ToUpper(kind)]; ok {
-		a.info.Codec, a.Packing = p.codec, pcm.FixedPacking(p.bytes*channels, p.samples)
+		a.info.Codec, a.Packing = p.codec, pcm.Packing{Align: p.bytes * channels, Samples: p.samples}
 		return nil
 	}
 	return media.Unsupported("is an AIFC file with the codec %q, which is not supported", kind)
@@ -145,7 +145,7 @@ func (a *aiff) otherCodec(kind string) error {
 // length returns how much audio the SSND chunk holds. Decoders play all of it, whatever COMM
 // claims.
 func (a *aiff) length(s *media.File) (media.Info, error) {
-	samples, claimed := a.Packing.Frames(max(0, s.Size-a.start)), int64(0)
+	samples := a.Frames(max(0, s.Size-a.start))
 	if a.ssnd.size == openSize {
 		a.info.Method = "tail"
 		return media.Finish(a.info, samples, 0)
@@ -155,7 +155,7 @@ func (a *aiff) length(s *media.File) (media.Info, error) {
 		return media.Info{}, media.Corrupt(
 			"has an SSND chunk of %d bytes whose samples start after it", a.ssnd.size)
 	}
-	claimed = a.Packing.Frames(sound)
+	claimed := a.Frames(sound)
 	samples = min(samples, claimed)
 	declared := a.frames
 	if packets := declared * a.Samples; declared > 0 && packets != claimed &&

@@ -96,7 +96,7 @@ func (a *caf) description(b []byte) error {
 	case "alaw":
 		a.info.Codec, a.info.Bits, a.Packing = "pcm_alaw", 8, pcm.PlainPacking(a.info.Channels, 1)
 	case "ima4":
-		a.info.Codec, a.Packing = "adpcm_ima_qt", pcm.FixedPacking(34*int64(channels), 64)
+		a.info.Codec, a.Packing = "adpcm_ima_qt", pcm.Packing{Align: 34 * int64(channels), Samples: 64}
 	case "aac ", "alac", ".mp3", "opus", "flac":
 		a.info.Codec, a.packet = map[string]string{"aac ": "aac", ".mp3": "mp3"}[kind], packet
 		if a.info.Codec == "" {

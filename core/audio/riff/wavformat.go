@@ -176,6 +176,6 @@ func (f *wavFormat) fixed(codec string, align, samples int64) error {
 	if f.channels != 1 {
 		return media.Corrupt("is %s with %d channels instead of one", codec, f.channels)
 	}
-	f.codec, f.Packing = codec, pcm.FixedPacking(align, samples)
+	f.codec, f.Packing = codec, pcm.Packing{Align: align, Samples: samples}
 	return nil
 }
