@@ -84,7 +84,7 @@ func (t *simulation) play() {
 		if epoch == 0 || !t.host.persistent {
 			t.host.started = t.at
 		}
-		t.bad.epoch(t)
+		t.ended = t.suffer(t.bad.epoch, batch{}) != nil
 		batches := t.clips.epoch(t.rng)
 		for i := 0; i < len(batches) && !t.ended && t.at < t.limitS; i++ {
 			b := batches[i]
@@ -99,7 +99,7 @@ func (t *simulation) play() {
 // one is a training step, with the evaluation and the checkpoint that are due after it.
 func (t *simulation) one(b batch) {
 	t.step++
-	err := t.bad.step(t, b)
+	err := t.suffer(t.bad.step, b)
 	if err == nil {
 		err = t.card.train(b.padded(), t.step == 1)
 	}
@@ -125,10 +125,10 @@ func (t *simulation) one(b batch) {
 
 func (t *simulation) evaluate() {
 	var kept []allocator.Block
-	each := t.bad.gathers(t)
+	_ = t.suffer(t.bad.evaluation, batch{})
 	for i := 0; i < t.evalBatches && !t.ended; i++ {
 		b := batch{clips: t.clips.size, longest: t.clips.durations[t.rng.IntN(len(t.clips.durations))]}
-		block, err := t.card.evaluate(b.padded(), each*(0.5+t.rng.Float64()))
+		block, err := t.card.evaluate(b.padded(), t.gathered*(0.5+t.rng.Float64()))
 		if err != nil {
 			t.ended = true
 			return
@@ -137,7 +137,7 @@ func (t *simulation) evaluate() {
 		t.record(runlog.KindEvaluation, uint64(t.step), 0.3*t.pace*(0.8+0.4*t.rng.Float64()), b)
 	}
 	t.card.release(kept...)
-	if t.bad.evaluated(t) != nil {
+	if t.suffer(t.bad.evaluated, batch{}) != nil {
 		t.ended = true
 	}
 }
@@ -179,7 +179,7 @@ func (t *simulation) pass(seconds float64) {
 	for t.sampled+1 <= end && !t.ended {
 		t.sampled += 1 + 0.01*t.rng.Float64()
 		t.at = t.sampled
-		t.bad.second(t)
+		_ = t.suffer(t.bad.second, batch{})
 		s := t.host.read(t.rng, t.at)
 		if s.HostAvailable < 0.004*s.HostTotal || s.ShmUsed >= s.ShmTotal {
 			t.ended = true
