@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
@@ -56,10 +57,7 @@ func inOrder(parts []profile.Part) []profile.Part {
 		return len(partOrder) + slices.Index([]string{"", "cached", "context"}, name) + 1
 	}
 	slices.SortFunc(parts, func(a, b profile.Part) int {
-		if d := place(a.Name) - place(b.Name); d != 0 {
-			return d
-		}
-		return int(b.Bytes - a.Bytes)
+		return cmp.Or(place(a.Name)-place(b.Name), cmp.Compare(b.Bytes, a.Bytes))
 	})
 	return slices.DeleteFunc(parts, func(p profile.Part) bool { return p.Bytes <= 0 })
 }

@@ -90,7 +90,10 @@ func newSearch(in Inputs) (*search, error) {
 	fixed := 0.0
 	for _, t := range in.Traced {
 		fixed, s.mixing = max(fixed, t.FixedS), s.mixing && !t.OverTime
-		s.adapt(t)
+		if in.Options.LoRARank > 0 && !in.Options.Adapted && len(t.Work) > 0 {
+			// a trace added the adapters that train
+			s.in.Model = WithAdapters(s.in.Model, t.Work[0].TrainedParameters)
+		}
 	}
 	if !p.onCPU() {
 		s.budget.gpu = p.gpus[p.tightest]
@@ -105,13 +108,6 @@ func newSearch(in Inputs) (*search, error) {
 	var err error
 	s.clips, err = readDurations(in, fixed)
 	return s, err
-}
-
-// adapt takes the trained parameters of a model to which a trace added adapters.
-func (s *search) adapt(t Traced) {
-	if s.in.Options.LoRARank > 0 && !s.in.Options.Adapted && len(t.Work) > 0 {
-		s.in.Model = WithAdapters(s.in.Model, t.Work[0].TrainedParameters)
-	}
 }
 
 // WithAdapters is a model that is frozen but for adapters with so many parameters. They are in
@@ -293,12 +289,12 @@ func (s *search) compare(f *evaluated) error {
 	}
 	oneSize := map[string][]batches{} // by order, with even shares
 	for i, figures := range c.Strategies {
-		switch {
-		case figures.Split == batching.Fixed && figures.Order != batching.Bucketed:
+		fixed := figures.Split == batching.Fixed
+		if fixed && figures.Order != batching.Bucketed {
 			oneSize[figures.Order] = append(oneSize[figures.Order], made(figures, fixedMicro))
 			continue
-		case figures.Split == batching.Fixed && s.mixing, figures.Split == batching.Optimal &&
-			!s.mixing:
+		}
+		if fixed == s.mixing {
 			// the guard takes the cheapest cut; where padding must stay, one size for the longest
 			// of the step
 			continue
@@ -331,9 +327,6 @@ func (s *search) choose(f evaluated) batches {
 		}
 	}
 	random := s.fastestOf(f, batching.Random)
-	if random == nil {
-		return f.all[0]
-	}
 	if even := s.stratified(f, *random); even != nil {
 		random = even
 	}

@@ -33,29 +33,26 @@ const (
 	passes = 3.0
 )
 
-// unknownThroughput compares candidates by the seconds that they compute.
-func unknownThroughput(w candidate, onCPU bool) throughput {
-	p := throughput{paddedSecond: profile.Range{Low: 1, Likely: 1, High: 1},
-		micro: batching.Cost{OverheadS: UnknownOverheadS}}
-	if onCPU {
-		p.micro.OverheadS = cpuOverheadS
+// untimedThroughput compares candidates by the seconds that they compute.
+func (s *search) untimedThroughput(f evaluated) throughput {
+	ends, overhead, computed := f.traced.Work, UnknownOverheadS, 1+f.checkpointing.Share()/passes
+	switch {
+	case s.pool.onCPU() && len(ends) > 0:
+		overhead = estimate.HostOverhead(ends[1].Work, f.traced.paddedSeconds(ends[1]),
+			s.in.Hardware.CPU.UsableCores)
+	case s.pool.onCPU():
+		overhead = cpuOverheadS
 	}
-	p.paddedSecond = p.paddedSecond.Times(1 + w.checkpointing.Share()/passes)
-	return p
+	return throughput{micro: batching.Cost{OverheadS: overhead},
+		paddedSecond: profile.Range{Low: computed, Likely: computed, High: computed}}
 }
 
 // throughput is measured between a micro-batch of one short clip and one of usual size, both by the
 // time model: what the GPU takes for each, and what the CPU does, which the larger one may hide.
-// Without a trace's work candidates are compared by the seconds that they compute.
 func (s *search) throughput(f evaluated) (throughput, error) {
 	ends := f.traced.Work
 	if len(ends) == 0 || len(s.timers) == 0 {
-		p := unknownThroughput(f.candidate, s.pool.onCPU())
-		if len(ends) > 0 && s.pool.onCPU() {
-			p.micro.OverheadS = estimate.HostOverhead(ends[1].Work,
-				f.traced.paddedSeconds(ends[1]), s.in.Hardware.CPU.UsableCores)
-		}
-		return p, nil
+		return s.untimedThroughput(f), nil
 	}
 	short, full := ends[0], ends[1]
 	shortS, fullS := f.traced.paddedSeconds(short), f.traced.paddedSeconds(full)
