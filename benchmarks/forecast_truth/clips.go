@@ -44,7 +44,6 @@ func newClips(rng *rand.Rand, order string) *clips {
 	return c
 }
 
-// reorder changes the way in which batches are made.
 func (c *clips) reorder(order string) {
 	c.order, c.worst = order, float64(c.size)*slices.Max(c.durations)
 	if order == "packed" {
@@ -56,7 +55,6 @@ func (c *clips) reorder(order string) {
 	}
 }
 
-// epoch gives the batches of one pass.
 func (c *clips) epoch(rng *rand.Rand) []batch {
 	d := slices.Clone(c.durations)
 	rng.Shuffle(len(d), func(i, j int) { d[i], d[j] = d[j], d[i] })

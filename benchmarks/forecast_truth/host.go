@@ -46,7 +46,6 @@ func newHost(rng *rand.Rand) *host {
 	return h
 }
 
-// read is a reading at a time.
 func (h *host) read(rng *rand.Rand, at float64) runlog.Second {
 	h.noise = 0.97*h.noise + 0.0015*h.total*rng.NormFloat64()*0.25
 	since := at - h.started

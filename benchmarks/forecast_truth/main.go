@@ -57,7 +57,6 @@ func (r *result) write(file string) error {
 	return nil
 }
 
-// measure plays all of it.
 func measure(from uint64, each, normal int, hours float64, only string) *result {
 	var jobs []func() outcome
 	for kind := range troubles {
@@ -84,7 +83,6 @@ func measure(from uint64, each, normal int, hours float64, only string) *result 
 	return summed(outcomes)
 }
 
-// outcome is how one simulated run ended.
 type outcome struct {
 	seed        uint64
 	kind        string // "" for one in order

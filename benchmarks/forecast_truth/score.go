@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// result sums up outcomes.
 type result struct {
 	kinds       []string
 	by          map[string][]outcome

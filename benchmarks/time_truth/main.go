@@ -65,7 +65,6 @@ func decode(name string, from []byte, to any) error {
 	return nil
 }
 
-// truths reads both sets.
 func truths() (transformers, questionAnswering, error) {
 	var fp32 transformers
 	var squad questionAnswering

@@ -13,18 +13,11 @@ type card struct {
 	Entry     *gpus.Entry `json:"entry"`
 }
 
-func (c card) row() (gpus.Entry, error) {
-	if c.Entry != nil {
-		return *c.Entry, nil
-	}
-	entry, _, err := gpus.Parse(c.Catalogue)
-	return entry, err
-}
-
 // open is the card's row in the catalogue, and its kernel-time model.
-func (c card) open() (gpus.Entry, *kernel.Model, error) {
-	entry, err := c.row()
-	if err != nil {
+func (c card) open() (entry gpus.Entry, model *kernel.Model, err error) {
+	if c.Entry != nil {
+		entry = *c.Entry
+	} else if entry, _, err = gpus.Parse(c.Catalogue); err != nil {
 		return entry, nil, err
 	}
 	known, err := kernel.CardOf(entry)

@@ -144,7 +144,6 @@ func choiceModule(name string) string {
 	return "_core.checks"
 }
 
-// hint is a type in Python.
 func (d *dataclasses) hint(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[runlog.Column]():

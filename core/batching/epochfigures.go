@@ -1,6 +1,5 @@
 package batching
 
-// epochFigures adds up micro-batches.
 type epochFigures struct {
 	Figures
 	price          Cost
@@ -8,7 +7,6 @@ type epochFigures struct {
 	cost, slowest  float64 // of the process at hand, and of the slowest of its step so far
 }
 
-// add counts a micro-batch.
 func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 	longest := batch[0]
 	for _, p := range batch {

@@ -28,7 +28,6 @@ func Compare(seconds []float64, r Options) (*Comparison, error) {
 	return made, err
 }
 
-// fingerprint identifies a comparison.
 func fingerprint(seconds []float64, r Options) (key [sha256.Size]byte) {
 	text := make([]byte, 0, 8*len(seconds)+512)
 	for _, s := range seconds {

@@ -40,8 +40,9 @@ func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 	slices.SortFunc(c.number, func(a, b uint32) int {
 		return cmp.Or(cmp.Compare(seconds[a], seconds[b]), cmp.Compare(a, b))
 	})
-	for _, n := range c.number {
-		c.sorted = append(c.sorted, seconds[n]+0) // there is a negative zero
+	c.sorted = make([]float64, len(seconds))
+	for i, n := range c.number {
+		c.sorted[i] = seconds[n] + 0 // there is a negative zero
 	}
 	if memory == nil {
 		return c, nil

@@ -18,7 +18,6 @@ type splitter struct {
 	audio   []float64
 }
 
-// split returns the sizes of the micro-batches of a share.
 func (c *splitter) split(strategy string, clips []uint32) []int {
 	if strategy == Optimal {
 		return c.optimal(clips)
@@ -96,7 +95,6 @@ func Split(seconds []float64, memory Limits, cost Cost) ([][]int, error) {
 	return batches, nil
 }
 
-// cost is what a split costs.
 func (c *splitter) cost(clips []uint32, sizes []int) (cost float64) {
 	for _, size := range sizes {
 		cost += c.price.Of(float64(size) * c.sorted[clips[0]])

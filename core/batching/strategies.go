@@ -61,7 +61,6 @@ type Comparison struct {
 	Notes      []string  `json:"notes"`   // warnings about too little data
 }
 
-// compare is Compare, worked out.
 func compare(seconds []float64, r Options) (*Comparison, error) {
 	r.Mode = Stratified // whatever the caller has: all are compared
 	if err := r.Check(); err != nil {
@@ -102,7 +101,7 @@ const simulated = 1 << 18
 // length.
 func (c *sortedClips) sample(limit int) *sortedClips {
 	n := len(c.sorted)
-	if n <= limit || limit == 0 {
+	if n <= limit {
 		return c
 	}
 	few := &sortedClips{memory: c.memory, sorted: make([]float64, limit),

@@ -34,9 +34,6 @@ func (c *sortedClips) stratified(order []uint32, r Options, random *rand.Rand) {
 
 // pools is in how many parts the steps of an epoch share out their clips.
 func (r Options) pools(steps int) int {
-	if steps == 0 {
-		return 0
-	}
 	size := max(1, min(poolSteps, steps/minPools))
 	return (steps + size - 1) / size
 }

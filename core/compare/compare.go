@@ -293,7 +293,6 @@ func (p *planner) row(m machine) (row Row, wanted *plan.TraceRequest, err error)
 	return row, nil, err
 }
 
-// take writes a plan into the row.
 func (row *Row) take(p *planner, m machine, c profile.Config) {
 	row.Fits, row.Checkpointing, row.EveryNLayers, row.Offload, row.Optimizer =
 		true, c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints, c.Optimizer

@@ -88,7 +88,6 @@ func (s *search) handPlans(sized *profile.Model) (plans []HandPlan, err error) {
 	return plans, nil
 }
 
-// sizesOf are the micro-batches of all plans, by rising size.
 func sizesOf(plans []HandPlan) (sizes []int) {
 	for _, p := range plans {
 		sizes = append(sizes, p.Config.PerDeviceTrainBatchSize)

@@ -128,7 +128,6 @@ func (s *search) writeStreamBound(d *draft) {
 		s.bound(*d.MaxLengthS), reason))
 }
 
-// rows are what is trained on.
 func (s *search) rows() units.RowKind { return s.in.Dataset.RowKind }
 
 // bound is a limit on length as the setting has it, in seconds, and of texts in tokens, too.

@@ -81,7 +81,6 @@ func (s *search) offloadReason(f evaluated, ranked []evaluated) string {
 	return "what checkpoints save fits on the GPU, and copies to host memory take time"
 }
 
-// pins describes how much host memory is pinned.
 func pins(f evaluated) string {
 	if f.pinned == 0 {
 		return ""

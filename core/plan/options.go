@@ -172,7 +172,6 @@ func (o EvaluationOptions) Check() error {
 		checkPositive("max_eval_share", o.MaxEvalShare, 1))
 }
 
-// optimizer is one optimizer of the Trainer.
 type optimizer struct {
 	name  string // Trainer's name, as written to the Config
 	state string // key of profile.Model.OptimizerBytes

@@ -88,13 +88,11 @@ func tf32(gpus []profile.GPU, preset string) (on bool, reason string) {
 		return false, "no GPU"
 	case preset == Reproducible:
 		return false, "preset reproducible: full float32 products"
-	}
-	g := oldest(gpus)
-	if timing.Capability(g) < ampere {
+	case timing.Capability(oldest(gpus)) < ampere:
 		return false, fmt.Sprintf("compute capability %q is below 8.0 (Ampere)",
-			g.ComputeCapability)
+			oldest(gpus).ComputeCapability)
 	}
-	return true, fmt.Sprintf("compute capability %s ≥ 8.0 (Ampere)", g.ComputeCapability)
+	return true, fmt.Sprintf("compute capability %s ≥ 8.0 (Ampere)", oldest(gpus).ComputeCapability)
 }
 
 func gradientCheckpointing(m profile.Model) (on bool, reason string) {
@@ -109,19 +107,9 @@ func gradientCheckpointing(m profile.Model) (on bool, reason string) {
 // published rules know no shapes: to them all batches have one length.
 func (d *draft) writeChoiceOfKernels(gpus []profile.GPU, oneLength bool) {
 	var reason string
-	d.TorchCompile, reason = torchCompile(gpus, d.Preset)
-	if d.TorchCompile && !oneLength {
-		d.TorchCompile, reason = false,
-			fmt.Sprintf("preset %s compiles only where all batches have one length; here nearly "+
-				"every batch has its own and would be recompiled", d.Preset)
-	}
+	d.TorchCompile, reason = torchCompile(gpus, d.Preset, oneLength)
 	d.because("torch_compile", reason)
-	d.CudnnBenchmark, reason = cudnnBenchmark(gpus, d.Preset)
-	if d.CudnnBenchmark && !oneLength {
-		d.CudnnBenchmark, reason = false,
-			fmt.Sprintf("preset %s benchmarks cuDNN's kernels only where all batches have one "+
-				"length; here nearly every batch has its own and would be timed again", d.Preset)
-	}
+	d.CudnnBenchmark, reason = cudnnBenchmark(gpus, d.Preset, oneLength)
 	d.because("cudnn_benchmark", reason)
 	d.CudnnAttention, reason = d.cudnnAttention(gpus, oneLength)
 	d.because("cudnn_attention", reason)
@@ -133,26 +121,31 @@ func (d *draft) writeChoiceOfKernels(gpus []profile.GPU, oneLength bool) {
 	d.because("deterministic", reason)
 }
 
-func torchCompile(gpus []profile.GPU, preset string) (on bool, reason string) {
+func torchCompile(gpus []profile.GPU, preset string, oneLength bool) (on bool, reason string) {
 	switch {
 	case preset != Speed:
 		return false, "only the speed preset compiles"
 	case len(gpus) == 0:
 		return false, "no GPU"
-	}
-	if g := oldest(gpus); timing.Capability(g) < tensorCores {
+	case timing.Capability(oldest(gpus)) < tensorCores:
 		return false, fmt.Sprintf("torch.compile needs compute capability 7.0; this is %q",
-			g.ComputeCapability)
+			oldest(gpus).ComputeCapability)
+	case !oneLength:
+		return false, fmt.Sprintf("preset %s compiles only where all batches have one length; here "+
+			"nearly every batch has its own and would be recompiled", preset)
 	}
 	return true, "preset speed; the first steps are slow while kernels are built"
 }
 
-func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, reason string) {
+func cudnnBenchmark(gpus []profile.GPU, preset string, oneLength bool) (on bool, reason string) {
 	switch {
 	case len(gpus) == 0:
 		return false, "no GPU"
 	case preset == Reproducible:
 		return false, "preset reproducible: the choice of kernels must not depend on timing"
+	case !oneLength:
+		return false, fmt.Sprintf("preset %s benchmarks cuDNN's kernels only where all batches have "+
+			"one length; here nearly every batch has its own and would be timed again", preset)
 	}
 	return true, fmt.Sprintf("preset %s; each new input shape is timed once", preset)
 }

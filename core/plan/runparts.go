@@ -34,7 +34,6 @@ func (r schedule) share() float64 {
 	return float64(r.times()) * r.one.Likely / max(r.training, math.SmallestNonzeroFloat64)
 }
 
-// cost is what all evaluations take.
 func (r schedule) cost() string {
 	return fmt.Sprintf("%s in all, %.2g %% of the training's time",
 		minutes(float64(r.times())*r.one.Likely), 100*r.share())

@@ -78,7 +78,6 @@ func Next(in Inputs) (*TraceRequest, error) {
 	return nil, nil
 }
 
-// anyTraced reports whether a candidate was traced.
 func (s *search) anyTraced() bool {
 	return slices.ContainsFunc(s.candidates(), func(w candidate) bool { return s.traced(w) != nil })
 }

@@ -102,7 +102,6 @@ func (s *search) shares(f evaluated) []int {
 	return shares
 }
 
-// sharesReason describes each GPU's share of the clips, and what that saves.
 func (s *search) sharesReason(b batches) (reason, gain string) {
 	parts := make([]string, len(b.shares))
 	for i, share := range b.shares {

@@ -14,7 +14,6 @@ import (
 // tables are the operator measurements of one card.
 type tables struct{ folder, card, convolutionsOf string }
 
-// row is one measured operator.
 type row struct {
 	operation kernel.Operation
 	seconds   float64
