@@ -82,9 +82,6 @@ func (b *alertTable) raise(atS float64, f forecast) {
 		severity != runlog.SeverityCritical {
 		return
 	}
-	if b.open == nil {
-		b.open, b.cleared = map[key]int{}, map[key]clearedAlert{}
-	}
 	b.dropOldest()
 	b.last++
 	b.changes++
@@ -167,8 +164,6 @@ func (b *alertTable) unreported() (changed []runlog.Alert) {
 	b.reported = reported
 	return changed
 }
-
-func (b *alertTable) list() []runlog.Alert { return slices.Clone(b.alerts) }
 
 // pointer is nil for what is not known, as JSON wants it.
 func pointer(value float64) *float64 {

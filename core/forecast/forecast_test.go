@@ -245,7 +245,7 @@ func TestManyThreads(t *testing.T) {
 }
 
 func TestAlertsAreBounded(t *testing.T) {
-	var b alertTable
+	b := &New(1).alerts
 	for i := range 2000 {
 		atS := float64(i) * 1000
 		b.raise(atS, forecast{kind: runlog.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})

@@ -7,6 +7,7 @@ package forecast
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,9 +32,9 @@ type Forecaster struct {
 
 // New makes a Forecaster for a number of GPUs, 0 to 64.
 func New(gpus int) *Forecaster {
-	w := &Forecaster{gpus: make([]*gpu, min(max(gpus, 0), maxGPUs))}
-	w.host = newHost()
-	return w
+	return &Forecaster{gpus: make([]*gpu, min(max(gpus, 0), maxGPUs)),
+		host:   host{total: math.NaN(), available: math.NaN()},
+		alerts: alertTable{open: map[key]int{}, cleared: map[key]clearedAlert{}}}
 }
 
 // Second takes one slow reading, about one a second.
@@ -67,7 +68,7 @@ func (w *Forecaster) Step(s runlog.Step) {
 func (w *Forecaster) Alerts() []runlog.Alert {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return w.alerts.list()
+	return slices.Clone(w.alerts.alerts)
 }
 
 // Changes counts the alerts that were raised, became critical or were cleared. It takes no lock.

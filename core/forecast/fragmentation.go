@@ -31,9 +31,9 @@ func (g *gpu) watchFragmentation(atS float64, n uint64, s runlog.Step, free floa
 	ok = ok && t.span >= fragmentationSpan && gap >= fragmentationGap*g.total &&
 		g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
-		if b.isOpen(runlog.AlertFragmentation, g.index) &&
-			g.u-g.reservedGrowth.u >= fragmentationRest &&
-			g.reservedOfLate()-g.record < fragmentationGap*g.total/2 {
+		// the most of the newest steps: near the end PyTorch empties its cache, and fills it again
+		if reserved := top(g.reserve.last(1, resolutionSize)); reserved-g.record <
+			fragmentationGap*g.total/2 && g.u-g.reservedGrowth.u >= fragmentationRest {
 			b.clear(atS, runlog.AlertFragmentation, g.index)
 		}
 		return
@@ -45,16 +45,6 @@ func (g *gpu) watchFragmentation(atS float64, n uint64, s runlog.Step, free floa
 		b.isOpen(runlog.AlertFragmentation, g.index) {
 		b.raise(atS, g.fragmenting(t, gap, steps, seconds))
 	}
-}
-
-// reservedOfLate is the most of the newest steps: near the end PyTorch empties its cache, and fills
-// it again.
-func (g *gpu) reservedOfLate() float64 {
-	highest := 0.0
-	for _, p := range g.reserve.last(1, resolutionSize) {
-		highest = max(highest, p.y)
-	}
-	return highest
 }
 
 // peaksRise is by how much the record of the peaks rose since a trend of the cache began.

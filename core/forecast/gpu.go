@@ -100,7 +100,6 @@ func (g *gpu) step(atS float64, s runlog.Step, b *alertTable) {
 	g.atS, g.kind = atS, s.Kind
 }
 
-// train takes a training step.
 func (g *gpu) train(atS float64, s runlog.Step, free float64, b *alertTable) {
 	g.count(s.Number)
 	if g.kind == runlog.KindTrain && atS > g.atS {
@@ -180,13 +179,11 @@ func (r *ring) push(value float64) {
 	}
 }
 
-func (r *ring) all() []float64 { return r.values[:min(r.n, recent)] }
-
 func (r *ring) min() float64 {
 	if r.n == 0 {
 		return math.NaN()
 	}
-	return slices.Min(r.all())
+	return slices.Min(r.values[:min(r.n, recent)])
 }
 
 // median is that of the newest nine: readings of the driver and of PyTorch are not of one moment.

@@ -26,7 +26,7 @@ func (g *gpu) watchLeak(atS float64, n uint64, b *alertTable) {
 		t, ok = regular, true
 	}
 	if !ok {
-		if b.isOpen(runlog.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
+		if g.leak.over(g.u, level, leakRest) {
 			b.clear(atS, runlog.AlertLeak, g.index)
 		}
 		return
@@ -94,12 +94,7 @@ func unexplained(points []point, k float64) float64 {
 	for i := 1; i < len(points); i++ {
 		residuals[i-1] = points[i].y - points[i-1].y - k*(points[i].x-points[i-1].x)
 	}
-	n := max(0, len(points)-1)
-	centre := median(residuals[:n])
-	for i := range n {
-		residuals[i] = math.Abs(residuals[i] - centre)
-	}
-	return median(residuals[:n])
+	return deviation(residuals[:max(0, len(points)-1)])
 }
 
 // settled is the level of the newest steps without what goes by their lengths.
@@ -107,9 +102,7 @@ func (g *gpu) settled() float64 {
 	points := g.level.last(0, 9)
 	var levels [9]float64
 	for i, p := range points {
-		if levels[i] = p.y; !math.IsNaN(p.x) {
-			levels[i] -= g.k * p.x
-		}
+		levels[i] = p.without(g.k)
 	}
 	return median(levels[:len(points)])
 }
@@ -124,6 +117,7 @@ const (
 	lengthFull = 0.95
 	// of the capacity; below it the end is too far to be predicted from a few lengths
 	lengthShare = 0.5
+	newestSteps = 8 // whose highest peak is the present one
 )
 
 // watchLength looks at the highest peaks of equal numbers of steps. In random order these are
@@ -131,13 +125,13 @@ const (
 // when a step itself needs more and more.
 func (g *gpu) watchLength(atS float64, n uint64, b *alertTable) {
 	g.length.search(&g.peak, n, g.u, demand{rise: g.minRise(peakRise), sign: 3.9})
-	peak := g.newestPeak()
+	peak := top(g.peak.last(0, newestSteps))
 	t, steps, ok := g.length.soonest(max(0, lengthFull*g.capacity.median()-peak))
 	if b.isOpen(runlog.AlertLeak, g.index) {
 		ok = false // its peaks grow, too
 	}
 	if !ok {
-		if b.isOpen(runlog.AlertLength, g.index) && g.length.over(g.u, peak, leakRest) {
+		if g.length.over(g.u, peak, leakRest) {
 			b.clear(atS, runlog.AlertLength, g.index)
 		}
 		return
@@ -166,15 +160,6 @@ func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
 	return f
 }
 
-// newestPeak is the highest of the newest steps.
-func (g *gpu) newestPeak() float64 {
-	highest := 0.0
-	for _, p := range g.peak.last(0, 8) {
-		highest = max(highest, p.y)
-	}
-	return highest
-}
-
 // lengthAtEnd fits peaks to lengths and returns the longest recent length and the length at which
 // the capacity ends; false when lengths do not explain the peaks.
 func (g *gpu) lengthAtEnd() (x, end float64, ok bool) {
@@ -186,14 +171,12 @@ func (g *gpu) lengthAtEnd() (x, end float64, ok bool) {
 			x = max(x, p.x)
 		}
 	}
-	if s.n < 4 {
-		return 0, 0, false
-	}
 	slope, _ := s.slope()
-	if !(slope > 0) {
+	if s.n < 4 || !(slope > 0) {
 		return 0, 0, false
 	}
-	return x, x + max(0, lengthFull*g.capacity.median()-g.newestPeak())/slope, true
+	peak := top(g.peak.last(0, newestSteps))
+	return x, x + max(0, lengthFull*g.capacity.median()-peak)/slope, true
 }
 
 const (
@@ -211,8 +194,7 @@ func (g *gpu) watchOtherProcesses(b *alertTable) {
 		demand{rise: g.minRise(othersRise), sign: 3.4})
 	t, ok := g.otherGrowth.longest()
 	if !ok {
-		if b.isOpen(runlog.AlertOthers, g.index) &&
-			g.otherGrowth.over(g.atS, g.others, othersRest) {
+		if g.otherGrowth.over(g.atS, g.others, othersRest) {
 			b.clear(g.atS, runlog.AlertOthers, g.index)
 		}
 		return

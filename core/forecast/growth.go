@@ -79,10 +79,7 @@ func (l *multires) onset(i, size int, t trend, k float64) float64 {
 	}
 	var values [resolutionSize]float64
 	for j, p := range older {
-		values[j] = p.y
-		if k != 0 && !math.IsNaN(p.x) {
-			values[j] -= k * p.x
-		}
+		values[j] = p.without(k)
 	}
 	s := condense(points[len(points)-size:], k)
 	var lines [maxPoints]float64
@@ -137,14 +134,14 @@ func (j *levelShifts) regular(step float64) (trend, bool) {
 	if j.n < shiftCount {
 		return trend{}, false
 	}
-	low, high, sum := j.y[0], j.y[0], j.y[0]
-	near, far := math.Inf(1), 0.0
+	sum, near, far := j.y[0], math.Inf(1), 0.0
 	for i := 1; i < shiftCount; i++ {
-		low, high, sum = min(low, j.y[i]), max(high, j.y[i]), sum+j.y[i]
+		sum += j.y[i]
 		near, far = min(near, j.u[i]-j.u[i-1]), max(far, j.u[i]-j.u[i-1])
 	}
 	last := j.u[shiftCount-1]
-	if high > shiftTolerance*low || far > shiftTolerance*near || step-last > shiftTolerance*far {
+	if slices.Max(j.y[:]) > shiftTolerance*slices.Min(j.y[:]) || far > shiftTolerance*near ||
+		step-last > shiftTolerance*far {
 		return trend{}, false
 	}
 	span := last - j.u[0]

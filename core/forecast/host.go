@@ -33,17 +33,12 @@ type host struct {
 	crowded          bool // fuller than the limit of Check
 	n                uint64
 	total, available float64
-	used, shm        *multires
+	used, shm        multires
 	swapped          ring
 	ram, shared      growth
 	cpu              contention
 }
 
-func newHost() host {
-	return host{total: math.NaN(), available: math.NaN(), used: &multires{}, shm: &multires{}}
-}
-
-// second takes a reading.
 func (h *host) second(atS float64, s runlog.Second, b *alertTable) {
 	h.n++
 	total, available := orNaN(s.HostTotal), orNaN(s.HostAvailable)
@@ -69,12 +64,11 @@ func (h *host) watchRAM(atS float64, b *alertTable) {
 		kind = runlog.AlertWorkersRAM
 	}
 	used := h.total - h.available
-	var t trend
-	ok := false
 	if h.n%decimation == 0 {
-		h.ram.search(h.used, h.n, atS, demand{rise: hostRise * h.total, sign: 3.9})
+		h.ram.search(&h.used, h.n, atS, demand{rise: hostRise * h.total, sign: 3.9})
 	}
-	if t, ok = h.ram.longest(); ok {
+	t, ok := h.ram.longest()
+	if ok {
 		h.ram.holds(t, atS, used)
 	}
 	seconds := h.available / t.slope
@@ -86,8 +80,7 @@ func (h *host) watchRAM(atS float64, b *alertTable) {
 		b.raise(atS, h.filling(kind, t, seconds))
 	case h.available < hostTight*h.total:
 		b.raise(atS, h.lowMemory(kind))
-	case b.isOpen(kind, -1) && !h.crowded && h.available > hostEasy*h.total &&
-		h.ram.over(atS, used, hostRest):
+	case !h.crowded && h.available > hostEasy*h.total && h.ram.over(atS, used, hostRest):
 		b.clear(atS, kind, -1)
 	}
 }
@@ -107,11 +100,12 @@ func (h *host) near(t trend, seconds, share float64, starting bool) bool {
 // they are still starting.
 func (h *host) starting() bool {
 	points := h.used.last(0, resolutionSize)
-	lowest := points[len(points)-1].x
+	newest := points[len(points)-1].x
+	lowest := newest
 	for _, p := range points {
 		lowest = min(lowest, p.x)
 	}
-	return points[len(points)-1].x > 4*lowest && h.available > hostEasy*h.total
+	return newest > 4*lowest && h.available > hostEasy*h.total
 }
 
 // ofWorkers reports whether the DataLoader workers' memory grew by most of it.
@@ -149,7 +143,7 @@ func (h *host) lowMemory(kind string) forecast {
 // watchShm looks at /dev/shm, through which workers hand over batches.
 func (h *host) watchShm(atS, total, used float64, b *alertTable) {
 	if h.n%decimation == 0 {
-		h.shared.search(h.shm, h.n, atS, demand{rise: hostRise * total, sign: 3.9})
+		h.shared.search(&h.shm, h.n, atS, demand{rise: hostRise * total, sign: 3.9})
 	}
 	t, ok := h.shared.longest()
 	if ok {

@@ -118,7 +118,7 @@ func TestTextsOfAmounts(t *testing.T) {
 }
 
 func TestAClearedAlertComesBackLessAndLessOften(t *testing.T) {
-	var b alertTable
+	b := &New(1).alerts
 	f := forecast{kind: runlog.AlertFull, seconds: math.NaN(), steps: math.NaN()}
 	raised := 0
 	for atS := 0.0; atS < 7200; atS += 10 { // holds for ten seconds of every twenty

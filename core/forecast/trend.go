@@ -44,10 +44,7 @@ func condense(points []point, k float64) (s series) {
 		var u float64
 		for i, p := range points[:group] {
 			u += p.u
-			values[i] = p.y
-			if k != 0 && !math.IsNaN(p.x) {
-				values[i] -= k * p.x
-			}
+			values[i] = p.without(k)
 		}
 		s.u[s.n], s.y[s.n] = u/float64(group), median(values[:group])
 		s.n++
@@ -82,13 +79,7 @@ func climbs(points []point, d demand) (trend, bool) {
 // hinted is a quick look that spares most series the rest: the end against the beginning.
 func hinted(points []point, d demand) bool {
 	n := len(points)
-	level := func(i int) float64 {
-		value := points[i].y
-		if d.k != 0 && !math.IsNaN(points[i].x) {
-			value -= d.k * points[i].x
-		}
-		return value
-	}
+	level := func(i int) float64 { return points[i].without(d.k) }
 	first := middle(level(0), level(1), level(2))
 	last := middle(level(n-1), level(n-2), level(n-3))
 	return last-first >= d.rise/2
@@ -126,11 +117,16 @@ func (s *series) scatter(slope float64) float64 {
 	for i := range s.n {
 		residuals[i] = s.y[i] - slope*s.u[i]
 	}
-	centre := median(residuals[:s.n])
-	for i := range s.n {
-		residuals[i] = math.Abs(s.y[i] - slope*s.u[i] - centre)
+	return 1.4826 * deviation(residuals[:s.n])
+}
+
+// deviation is the median absolute deviation of the values, which it changes.
+func deviation(values []float64) float64 {
+	centre := median(values)
+	for i := range values {
+		values[i] = math.Abs(values[i] - centre)
 	}
-	return 1.4826 * median(residuals[:s.n])
+	return median(values)
 }
 
 // jumps is the sum of the two largest increments, over two points where a median of several may
@@ -189,6 +185,22 @@ type point struct {
 	atS float64 // time, seconds
 	y   float64 // the value
 	x   float64 // the length of the batch that it belongs to; NaN when not known
+}
+
+// without is the value less k for each unit of length.
+func (p point) without(k float64) float64 {
+	if k == 0 || math.IsNaN(p.x) {
+		return p.y
+	}
+	return p.y - k*p.x
+}
+
+// top is the highest value, 0 of none.
+func top(points []point) (highest float64) {
+	for _, p := range points {
+		highest = max(highest, p.y)
+	}
+	return highest
 }
 
 // newest is the newest resolutionSize points of a series, which move to the front when it is full.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,24 +55,18 @@ func (t tree) hierarchies(controller string) []hierarchy {
 	mounts := parseMounts(t.read("/proc/self/mountinfo"))
 	var chains []hierarchy
 	for _, v2 := range []bool{false, true} {
-		group, ok := membershipOf(memberships, controller, v2)
-		if !ok {
+		i := slices.IndexFunc(memberships, func(m membership) bool {
+			return m.holds(controller, v2)
+		})
+		if i < 0 {
 			continue
 		}
+		group := memberships[i].group
 		if mount, ok := mountOf(mounts, controller, v2, group); ok {
 			chains = append(chains, hierarchy{v2: v2, groups: chain(mount, group)})
 		}
 	}
 	return chains
-}
-
-func membershipOf(memberships []membership, controller string, v2 bool) (string, bool) {
-	for _, m := range memberships {
-		if m.holds(controller, v2) {
-			return m.group, true
-		}
-	}
-	return "", false
 }
 
 // mountOf prefers a mount that shows the group; a hierarchy may be mounted in several places.
@@ -223,13 +218,10 @@ func (t tree) groupTime(group string) (time.Duration, bool) {
 	return time.Duration(used), ok && used < math.MaxInt64
 }
 
-// allowedCPUs counts the processors in the main thread's affinity mask; not ok where the kernel
-// does not tell.
-func (t tree) allowedCPUs() (int, bool) {
-	list, ok := statusField(t.read("/proc/self/status"), "Cpus_allowed_list")
-	if !ok {
-		return 0, false
-	}
+// allowedCPUs are the processors in the main thread's affinity mask; nil where the kernel does not
+// tell.
+func (t tree) allowedCPUs() map[int]bool {
+	list, _ := statusField(t.read("/proc/self/status"), "Cpus_allowed_list")
 	return parseCPUList(list)
 }
 

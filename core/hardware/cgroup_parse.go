@@ -61,8 +61,8 @@ func parseMounts(text string) []mount {
 		}
 		mounts = append(mounts, mount{
 			v2: right[0] == "cgroup2", controllers: strings.Split(right[2], ","),
-			root:  path.Clean("/" + unescape(fields[3])),
-			point: path.Clean("/" + unescape(fields[4])),
+			root:  path.Clean("/" + escapes.Replace(fields[3])),
+			point: path.Clean("/" + escapes.Replace(fields[4])),
 		})
 	}
 	return mounts
@@ -70,8 +70,6 @@ func parseMounts(text string) []mount {
 
 // escapes are the characters that the kernel writes in octal in mountinfo.
 var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-func unescape(text string) string { return escapes.Replace(text) }
 
 // parseLimit reads a byte count. "max", negative, overflowing or other text, and 0, under which no
 // process could run, are no limit.
@@ -116,19 +114,10 @@ func parseQuota(text string) (cores float64, ok bool) {
 // maxCPUs bounds processor numbers; Linux is built for 8192 at most.
 const maxCPUs = 1 << 16
 
-// parseCPUList counts a kernel list such as "0-3,8,10-11". Numbers must rise, as the kernel writes
-// them; anything else is not ok.
-func parseCPUList(text string) (count int, ok bool) {
-	ok = eachCPU(text, func(int) { count++ })
-	if !ok {
-		count = 0
-	}
-	return count, ok
-}
-
-// eachCPU goes through such a list.
-func eachCPU(text string, visit func(number int)) (ok bool) {
-	next := 0 // smallest number that may follow
+// parseCPUList reads a kernel list such as "0-3,8,10-11". Numbers must rise, as the kernel writes
+// them; anything else gives nil.
+func parseCPUList(text string) map[int]bool {
+	cpus, next := map[int]bool{}, 0 // smallest number that may follow
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := strconv.Atoi(from)
@@ -137,14 +126,13 @@ func eachCPU(text string, visit func(number int)) (ok bool) {
 			last, err = strconv.Atoi(to)
 		}
 		if err != nil || first < next || last < first || last >= maxCPUs {
-			return false
+			return nil
 		}
-		for number := first; number <= last; number++ {
-			visit(number)
+		for next = first; next <= last; next++ {
+			cpus[next] = true
 		}
-		next = last + 1
 	}
-	return true
+	return cpus
 }
 
 // meminfoField finds "Name:    12 kB" in /proc/meminfo, in bytes.

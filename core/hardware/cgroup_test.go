@@ -244,7 +244,8 @@ func FuzzCgroupValues(f *testing.F) {
 			require.Greater(t, cores, 0.0)
 			require.False(t, math.IsInf(cores, 0) || math.IsNaN(cores))
 		}
-		if count, ok := parseCPUList(text); ok {
+		if cpus := parseCPUList(text); cpus != nil {
+			count := len(cpus)
 			require.GreaterOrEqual(t, count, 1)
 			require.LessOrEqual(t, count, maxCPUs)
 		}

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -183,54 +184,43 @@ type selection struct {
 
 // parseVisible reads the variable. Anything unreadable ends the list; it never fails.
 func parseVisible(setting string) selection {
+	identifiers := func(kind string) []string {
+		return entries(setting, func(entry string) (string, bool) {
+			return entry, strings.HasPrefix(entry, kind)
+		})
+	}
 	switch {
 	case strings.HasPrefix(setting, "GPU-"):
-		return selection{boards: identifiers(setting, "GPU-")}
+		return selection{boards: identifiers("GPU-")}
 	case strings.HasPrefix(setting, "MIG-"):
-		return selection{migs: identifiers(setting, "MIG-")}
+		return selection{migs: identifiers("MIG-")}
 	default:
-		return selection{indices: indices(setting)}
+		return selection{indices: entries(setting, leadingNumber)}
 	}
 }
 
-func identifiers(setting, kind string) []string {
-	var prefixes []string
-	for entry := range strings.SplitSeq(setting, ",") {
-		if slices.Contains(prefixes, entry) {
-			return nil
-		}
-		if !strings.HasPrefix(entry, kind) || len(prefixes) == maxBoards {
+// entries are those before the first that read refuses; none where one is repeated.
+func entries[T comparable](setting string, read func(string) (T, bool)) []T {
+	var list []T
+	for text := range strings.SplitSeq(setting, ",") {
+		entry, ok := read(text)
+		if !ok || len(list) == maxBoards {
 			break
 		}
-		prefixes = append(prefixes, entry)
-	}
-	return prefixes
-}
-
-func indices(setting string) []int {
-	var numbers []int
-	for entry := range strings.SplitSeq(setting, ",") {
-		index, ok := leadingNumber(strings.TrimSpace(entry))
-		if !ok || len(numbers) == maxBoards {
-			break
-		}
-		if slices.Contains(numbers, index) {
+		if slices.Contains(list, entry) {
 			return nil
 		}
-		numbers = append(numbers, index)
+		list = append(list, entry)
 	}
-	return numbers
+	return list
 }
 
 // leadingNumber is strtoul for what matters here: an optional sign and decimal digits, the rest
 // ignored. Negative, absent and overflowing numbers are not ok.
 func leadingNumber(text string) (int, bool) {
-	text = strings.TrimPrefix(text, "+")
-	end := 0
-	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
-		end++
-	}
-	number, err := strconv.ParseUint(text[:end], 10, 31)
+	text = strings.TrimPrefix(strings.TrimSpace(text), "+")
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	number, err := strconv.ParseUint(text[:digits], 10, 31)
 	return int(number), err == nil
 }
 
@@ -248,9 +238,7 @@ func selectUnits(boards []board, setting *string) (units []unit, trouble string)
 	for _, b := range chosen {
 		switch {
 		case b.err != nil:
-			if trouble == "" {
-				trouble = b.err.Error()
-			}
+			trouble = cmp.Or(trouble, b.err.Error())
 		case b.migMode:
 			units = append(units, b.slices...)
 		default:
@@ -317,10 +305,8 @@ func uniquePrefix(count int, prefix string, identifier func(int) string) int {
 
 // oneMIG applies the rule that a MIG device is enumerated alone.
 func oneMIG(units []unit) []unit {
-	for i, u := range units {
-		if u.mig {
-			return units[i : i+1]
-		}
+	if i := slices.IndexFunc(units, func(u unit) bool { return u.mig }); i >= 0 {
+		return units[i : i+1]
 	}
 	return units
 }

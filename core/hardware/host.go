@@ -85,10 +85,10 @@ func hostCPU(root string) profile.CPU {
 		result.PhysicalCores = result.LogicalCores // virtual machines on ARM tell no topology
 	}
 	result.UsableCores = float64(result.LogicalCores)
-	if allowed, ok := tree.allowedCPUs(); ok && allowed < result.LogicalCores {
-		result.UsableCores = float64(allowed)
-		result.LimitSource = fmt.Sprintf("CPU affinity or cpuset: %d of %d processors", allowed,
-			result.LogicalCores)
+	if allowed := tree.allowedCPUs(); allowed != nil && len(allowed) < result.LogicalCores {
+		result.UsableCores = float64(len(allowed))
+		result.LimitSource = fmt.Sprintf("CPU affinity or cpuset: %d of %d processors",
+			len(allowed), result.LogicalCores)
 	}
 	if quota := tree.cpuQuota(); quota.cores < result.UsableCores {
 		result.UsableCores, result.LimitSource = quota.cores, quota.source

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,14 +55,8 @@ type hostCounters struct {
 func WatchHost(root string) *HostWatch {
 	tree := newTree(root)
 	w := &HostWatch{tree: tree, pid: os.Getpid(), own: "/proc/self", now: time.Now,
-		quota: tree.cpuQuota()}
+		cpus: tree.allowedCPUs(), quota: tree.cpuQuota()}
 	_, w.launched = os.LookupEnv("LOCAL_RANK")
-	if list, ok := statusField(tree.read("/proc/self/status"), "Cpus_allowed_list"); ok {
-		cpus := map[int]bool{}
-		if eachCPU(list, func(number int) { cpus[number] = true }) {
-			w.cpus = cpus
-		}
-	}
 	return w
 }
 
@@ -157,8 +152,7 @@ func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
 	if passed <= 0 {
 		return
 	}
-	var sum cpuTime
-	var sumBefore cpuTime
+	var sum, sumBefore cpuTime
 	counted := 0.0
 	for number, time := range counters.cpus {
 		before, isKnown := w.before.cpus[number]
@@ -296,12 +290,8 @@ func parseDisks(text string) (all traffic, ok bool) {
 }
 
 func stacked(name string) bool {
-	for _, prefix := range []string{"loop", "ram", "zram", "dm-", "md", "sr", "fd"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"loop", "ram", "zram", "dm-", "md", "sr", "fd"},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // partition reports whether a name is a partition of the disk listed before it: sda1 of sda,

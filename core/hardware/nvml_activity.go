@@ -172,10 +172,8 @@ func (w *watcher) throttling() (float64, nvml.Return) {
 			bits |= bit
 		}
 	}
-	if bits&runlog.ThrottleHeat != 0 { // the general bit is set along with the one that says why
-		if reasons&nvml.ClocksThrottleReasonHwPowerBrakeSlowdown == 0 {
-			bits &^= runlog.ThrottleBrake
-		}
+	if bits&runlog.ThrottleHeat != 0 && reasons&nvml.ClocksThrottleReasonHwPowerBrakeSlowdown == 0 {
+		bits &^= runlog.ThrottleBrake // the general bit is set along with the one that says why
 	}
 	began := bits &^ w.throttled
 	w.throttled = bits
