@@ -18,14 +18,6 @@ func known[T any](figure *T, text func(T) string) string {
 	return text(*figure)
 }
 
-// orZero is the figure, 0 where it is not known.
-func orZero(figure *float64) float64 {
-	if figure == nil {
-		return 0
-	}
-	return *figure
-}
-
 // size is "20.1 GiB", "640 MiB", "0".
 func size(bytes float64) string {
 	switch {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -107,7 +109,7 @@ func (r benchmarkRecord) warnings() []Block {
 		ended := "stopped by Ctrl-C"
 		if !r.Stopped {
 			ended = fmt.Sprintf("ended after %s (--minutes)",
-				units.Duration(60*orZero(r.Setting.Minutes)))
+				units.Duration(60*profile.Or(r.Setting.Minutes, 0)))
 		}
 		add("warning", ended+"; unfinished: "+strings.Join(r.Unfinished, ", "))
 	}
@@ -321,7 +323,7 @@ func (r benchmarkRecord) loaderAlone() section {
 	rows := [][]string{{"workers", "prefetch", perSecond, r.lengthRate(), "first batch",
 		"with persistent workers"}}
 	for _, l := range r.Loader {
-		prefetch := known(l.Prefetch, func(n int) string { return fmt.Sprintf("%d", n) })
+		prefetch := known(l.Prefetch, strconv.Itoa)
 		way := "no workers"
 		if l.Workers > 0 {
 			way = fmt.Sprintf("%d × prefetch %s", l.Workers, prefetch)

@@ -42,12 +42,7 @@ type benchmarkSetting struct {
 }
 
 // spreadOf is a median with the lowest and the highest of what was measured.
-type spreadOf struct {
-	Median float64 `json:"median"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
-	Count  int     `json:"count"`
-}
+type spreadOf diagnosis.Gain
 
 // side is one way to train, in all its blocks; without blocks Problem says why.
 type side struct {
@@ -60,11 +55,7 @@ type side struct {
 			MicroBatches int `json:"micro_batches"`
 		} `json:"steps"`
 	} `json:"blocks"`
-	Readings struct {
-		GPUUse    *float64 `json:"gpu_use"`
-		GPUMemory *float64 `json:"gpu_memory_bytes"`
-		RAM       *float64 `json:"ram_bytes"`
-	} `json:"readings"`
+	Readings  diagnosis.Readings `json:"readings"`
 	Problem   string             `json:"problem"`
 	Adapted   string             `json:"adapted"`
 	ClipsPerS *spreadOf          `json:"clips_per_s"`

@@ -17,24 +17,16 @@ import (
 type comparisonRecord struct {
 	compare.Comparison
 	Model modelRecord `json:"model"`
+	Plans []gpuPlan   `json:"rows"`
 }
 
 type gpuPlan compare.Row
-
-// plans are the rows of the comparison, in their order.
-func (r comparisonRecord) plans() []gpuPlan {
-	plans := make([]gpuPlan, len(r.Rows))
-	for i, row := range r.Rows {
-		plans[i] = gpuPlan(row)
-	}
-	return plans
-}
 
 func comparison(r comparisonRecord) Document {
 	title := r.Model.label() + ": " + workload(r.Workload)
 	var others []Block
 	var notes []string
-	for _, plan := range r.plans() {
+	for _, plan := range r.Plans {
 		if !plan.Fits {
 			others = append(others, plan.unfit())
 		}
@@ -43,7 +35,7 @@ func comparison(r comparisonRecord) Document {
 		}
 	}
 	return Document{Title: title, Brief: r.brief(title, len(others)), Blocks: append(append(
-		[]Block{rowsOf(r.plans()), allFacts(strings.Join(r.best(), "; "))}, others...),
+		[]Block{rowsOf(r.Plans), allFacts(strings.Join(r.best(), "; "))}, others...),
 		allFacts(notes...), fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})}
 }
 
@@ -64,7 +56,7 @@ const shownRows = 8 // of a table in a short form
 // brief shows the cheapest and the fastest machine, and the rows that fit; of many rows, the
 // cheapest.
 func (r comparisonRecord) brief(title string, unfit int) []Block {
-	plans, others := r.plans(), ""
+	plans, others := slices.Clone(r.Plans), ""
 	if len(plans) > shownRows {
 		slices.SortStableFunc(plans, func(a, b gpuPlan) int {
 			return cmp.Compare(a.expense(), b.expense())
@@ -94,7 +86,7 @@ func workload(w compare.Workload) string {
 
 // best are the cheapest and the fastest.
 func (r comparisonRecord) best() (lines []string) {
-	for _, plan := range r.plans() {
+	for _, plan := range r.Plans {
 		if plan.Cheapest {
 			lines = append(lines, "cheapest: "+plan.name())
 		}
@@ -167,7 +159,7 @@ func (p gpuPlan) unfit() notice {
 // foot lists prices with their sources, and what the figures are based on.
 func (r comparisonRecord) foot() []string {
 	cards, order := map[string][]string{}, []string(nil)
-	for _, plan := range r.plans() {
+	for _, plan := range r.Plans {
 		if plan.Price == nil {
 			continue
 		}
@@ -175,8 +167,8 @@ func (r comparisonRecord) foot() []string {
 		if cards[where] == nil {
 			order = append(order, where)
 		}
-		if card := fmt.Sprintf("%s %.2f", plan.Price.GPU,
-			plan.Price.Hour); !slices.Contains(cards[where], card) {
+		card := fmt.Sprintf("%s %.2f", plan.Price.GPU, plan.Price.Hour)
+		if !slices.Contains(cards[where], card) {
 			cards[where] = append(cards[where], card)
 		}
 	}
@@ -187,7 +179,7 @@ func (r comparisonRecord) foot() []string {
 	if len(order) > 0 {
 		lines = append(lines, "dollars per hour and GPU: "+strings.Join(order, "; "))
 	}
-	if slices.ContainsFunc(r.plans(), func(p gpuPlan) bool { return p.Fits && p.Unverified }) {
+	if slices.ContainsFunc(r.Plans, func(p gpuPlan) bool { return p.Fits && p.Unverified }) {
 		lines = append(lines, "some published figures of these cards were not checked against a "+
 			"source")
 	}

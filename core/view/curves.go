@@ -84,12 +84,7 @@ const (
 
 // Empty reports whether nothing is known of any line.
 func (c curves) Empty() bool {
-	for _, s := range c.Series {
-		if len(s.Pieces) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.Series, func(s Series) bool { return len(s.Pieces) > 0 })
 }
 
 func (c curves) at(x float64) float64 { return between(x, c.X.Low, c.X.High) }

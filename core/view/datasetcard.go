@@ -180,13 +180,14 @@ func scaled(r units.RowKind, seconds []float64) []float64 {
 // paddingWords is "padding in batches of 8: random 70.8%, …"; "" of a single clip.
 func paddingWords(d profile.Dataset) string {
 	var costs []string
-	for _, r := range padding(d).Rows {
+	chart := padding(d)
+	for _, r := range chart.Rows {
 		costs = append(costs, r.Name+" "+r.Text)
 	}
 	if costs == nil {
 		return ""
 	}
-	return padding(d).Title + ": " + strings.Join(costs, ", ")
+	return chart.Title + ": " + strings.Join(costs, ", ")
 }
 
 // padding is what it costs, by the order of clips.

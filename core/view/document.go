@@ -210,13 +210,7 @@ type beside [][]Block
 
 func (beside) templateName() string { return "beside" }
 
-func (b beside) lines(width int) []string {
-	var lines []string
-	for _, part := range b {
-		lines = append(lines, linesOf(part, width)...)
-	}
-	return lines
-}
+func (b beside) lines(width int) []string { return linesOf(slices.Concat(b...), width) }
 
 // progress is a bar of the share that is done, 0 to 1.
 type progress struct{ Done float64 }

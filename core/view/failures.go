@@ -6,6 +6,7 @@ import (
 
 	estimates "github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -52,7 +53,7 @@ func (f failure) words() []string {
 		place := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op,
 			cmp.Or(m.Module, noModule))
 		lines = append(lines, fmt.Sprintf("predicted of %s × %s s at that moment (%s): %s",
-			short(orZero(f.Samples)), short(orZero(f.Seconds)), place, units.Size(*p)))
+			short(profile.Or(f.Samples, 0)), short(profile.Or(f.Seconds, 0)), place, units.Size(*p)))
 	} else {
 		lines = append(lines, "nothing was predicted for it: manager.attach(trainer, "+
 			"memory=True) predicts the steps of a training")

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -29,8 +30,8 @@ func hardwareLines(h profile.Hardware) []string {
 	if h.OrderNote != "" {
 		lines = append(lines, h.OrderNote)
 	}
-	if h.DriverVersion != nil && *h.DriverVersion != "" {
-		lines = append(lines, fmt.Sprintf("driver %s, CUDA up to %s", *h.DriverVersion,
+	if driver := profile.Or(h.DriverVersion, ""); driver != "" {
+		lines = append(lines, fmt.Sprintf("driver %s, CUDA up to %s", driver,
 			profile.Or(h.CUDAVersion, "unknown")))
 	}
 	return append(lines, hostLine(h))
@@ -81,10 +82,7 @@ func model(m modelRecord) Document {
 }
 
 func modelLines(m modelRecord) []string {
-	trainable := m.TotalParameters
-	if m.TrainableParameters != nil {
-		trainable = *m.TrainableParameters
-	}
+	trainable := profile.Or(m.TrainableParameters, m.TotalParameters)
 	lines := []string{fmt.Sprintf("%s: %s parameters", m.label(), parameters(m.TotalParameters))}
 	if trainable != m.TotalParameters {
 		lines[0] += fmt.Sprintf(", %s trainable", parameters(trainable))
@@ -115,17 +113,10 @@ func parameters(n float64) string {
 }
 
 func (m modelRecord) label() string {
-	switch {
-	case m.Name != "" && m.ClassName != "":
+	if m.Name != "" && m.ClassName != "" {
 		return fmt.Sprintf("%s (%s)", name(m.Name), name(m.ClassName))
-	case m.Name != "":
-		return name(m.Name)
-	case m.ClassName != "":
-		return name(m.ClassName)
-	case m.Architecture != "":
-		return name(m.Architecture)
 	}
-	return "model"
+	return name(cmp.Or(m.Name, m.ClassName, m.Architecture, "model"))
 }
 
 // box is lines of text under a title, as they are.

@@ -311,7 +311,7 @@ func (r memoryRecord) remarks() facts {
 func (r memoryRecord) doubt() []string {
 	t := r.Target
 	if r.Fits == nil || !*r.Fits || t.Context == nil || t.ContextHigh == nil ||
-		orZero(r.Headroom) >= float64(*t.ContextHigh)-float64(*t.Context) {
+		profile.Or(r.Headroom, 0) >= float64(*t.ContextHigh)-float64(*t.Context) {
 		return nil
 	}
 	return []string{fmt.Sprintf(

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/compare"
@@ -67,14 +69,13 @@ func (r planRecord) ranges() []clipRange {
 	var ranges []clipRange
 	rows, low := r.Config.RowKind, 0.0
 	for _, b := range r.Config.LengthBuckets {
-		fits, words := "", "unknown"
+		fits := ""
 		if b.MicroBatch != nil {
-			fits = fmt.Sprintf("%d", *b.MicroBatch)
-			words = fits
+			fits = strconv.Itoa(*b.MicroBatch)
 		}
 		ranges = append(ranges, clipRange{b.UpToS, fits,
 			fmt.Sprintf("%s–%s: %s, micro-batch %s", rows.Figure("%.4g", low), rows.Length(b.UpToS),
-				rows.Count(b.Clips), words)})
+				rows.Count(b.Clips), cmp.Or(fits, "unknown"))})
 		low = b.UpToS
 	}
 	return ranges
@@ -84,9 +85,9 @@ func (r planRecord) buckets() fold {
 	kind, low := r.Config.RowKind, 0.0
 	rows := [][]string{{kind.Lengths(), kind.Nouns(), "micro-batch"}}
 	for _, b := range r.Config.LengthBuckets {
-		fits := known(b.MicroBatch, func(n int) string { return fmt.Sprintf("%d", n) })
 		rows = append(rows, []string{fmt.Sprintf("%s–%s %s", kind.Figure("%.3g", low),
-			kind.Figure("%.3g", b.UpToS), kind.Unit()), fmt.Sprintf("%d", b.Clips), fits})
+			kind.Figure("%.3g", b.UpToS), kind.Unit()), strconv.Itoa(b.Clips),
+			known(b.MicroBatch, strconv.Itoa)})
 		low = b.UpToS
 	}
 	if len(rows) == 1 {

@@ -6,6 +6,7 @@ package view
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -132,9 +133,7 @@ func charts(blocks []Block) []chart {
 		case section:
 			drawn = append(drawn, charts(block.Body)...)
 		case beside:
-			for _, part := range block {
-				drawn = append(drawn, charts(part)...)
-			}
+			drawn = append(drawn, charts(slices.Concat(block...))...)
 		}
 	}
 	return drawn

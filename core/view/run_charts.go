@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -204,7 +205,7 @@ func (r runRecord) alertNotices() []Block {
 
 // outcome is what became of the alert.
 func (a Alert) outcome() string {
-	after := units.Duration(orZero(a.AfterS))
+	after := units.Duration(profile.Or(a.AfterS, 0))
 	switch a.Outcome {
 	case "held":
 		return "still held at the end of the run"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/diagnosis"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -162,7 +163,7 @@ func (r runRecord) facts() []string {
 				snapshots = append(snapshots, e.Snapshot)
 			}
 		}
-		for _, file := range snapshots[:min(shownSnapshots, len(snapshots))] {
+		for _, file := range first(shownSnapshots, snapshots) {
 			lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+
 				file)
 		}
@@ -222,12 +223,9 @@ func useful(share float64) tile {
 	return tile{Name: "useful work", Value: units.Percent(share), Note: "of the peak rate (MFU)"}
 }
 
-// filled is the share of a total, 0 where it is not known.
-func filled(used, total *float64) float64 { return orZero(shareOf(used, total)) }
-
 func (r runRecord) events() section {
 	rows := [][]string{{"at", "of", "what"}}
-	for _, e := range r.Events[:min(shownEvents, len(r.Events))] {
+	for _, e := range first(shownEvents, r.Events) {
 		rows = append(rows, []string{aligned(intoRun(e.AtS), 7), cmp.Or(e.Where, "host"), e.Text})
 	}
 	t := plain(rows)
@@ -244,7 +242,7 @@ func (r runRecord) gpus() section {
 		Skip: map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}}
 	for _, g := range r.GPUs {
 		cells := g.cells()
-		cells[3].Meter = filled(g.UsedPeak, g.Total)
+		cells[3].Meter = profile.Or(shareOf(g.UsedPeak, g.Total), 0)
 		t.Rows = append(t.Rows, row{Cells: cells})
 	}
 	if len(t.Rows) != 1 {

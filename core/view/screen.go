@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -176,9 +177,9 @@ func shareOf(used, total *float64) *float64 {
 
 func toneOf(share *float64) string {
 	switch {
-	case orZero(share) >= full:
+	case profile.Or(share, 0) >= full:
 		return "bad"
-	case orZero(share) >= tight:
+	case profile.Or(share, 0) >= tight:
 		return "warn"
 	}
 	return ""
@@ -214,7 +215,7 @@ func (g gpuReading) physics() toned {
 	if reasons := g.held(); reasons != "" {
 		parts = append(parts, "held back by "+reasons)
 	}
-	if int(orZero(g.Throttle))&unusual != 0 {
+	if int(profile.Or(g.Throttle, 0))&unusual != 0 {
 		line.Tone = "warn"
 	}
 	line.Text = "  " + strings.Join(parts, " · ")
@@ -222,7 +223,7 @@ func (g gpuReading) physics() toned {
 }
 
 func ofLimit(limit *float64) string {
-	if orZero(limit) <= 0 {
+	if profile.Or(limit, 0) <= 0 {
 		return ""
 	}
 	return fmt.Sprintf(" of %.0f", *limit)
@@ -231,7 +232,7 @@ func ofLimit(limit *float64) string {
 func (g gpuReading) held() string {
 	var reasons []string
 	for _, reason := range runlog.Throttles {
-		if int(orZero(g.Throttle))&reason.Bit != 0 {
+		if int(profile.Or(g.Throttle, 0))&reason.Bit != 0 {
 			reasons = append(reasons, reason.Name)
 		}
 	}
@@ -260,7 +261,7 @@ func (n reading) host(wide int) []toned {
 		cores = fmt.Sprintf("%d", h.CPUs)
 	}
 	shared := h.SharedTotal
-	if orZero(shared) <= 0 {
+	if profile.Or(shared, 0) <= 0 {
 		shared = nil
 	}
 	lines := []toned{
