@@ -60,7 +60,7 @@ func (m *Model) eachCall(
 	if err != nil {
 		return false, err
 	}
-	return t.Calls(point, m.trace.Calls, visit)
+	return t.Calls(point, visit), nil
 }
 
 // pinned is the host memory of copies that a micro-batch keeps there for its backward pass: torch's

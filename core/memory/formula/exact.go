@@ -130,12 +130,7 @@ func (f *Fitter) sum(sizes []int64, parts ...candidate) (Formula, bool) {
 
 func (f *Fitter) exact(fitted *Formula, sizes []int64) bool {
 	for i, p := range f.points {
-		sum, magnitude := int64(0), 0.0
-		for _, t := range fitted.terms {
-			sum += t.coefficient * t.value(p.values)
-			magnitude += math.Abs(float64(t.coefficient)) * t.float(p.values)
-		}
-		if magnitude > 1<<62 || sum != sizes[i]*fitted.divisor {
+		if sum, ok := fitted.sum(p); !ok || sum != sizes[i]*fitted.divisor {
 			return false
 		}
 	}

@@ -19,33 +19,23 @@ type Fitter struct {
 }
 
 // NewFitter prepares for sizes at these shapes.
-func NewFitter(vars Variables, shapes []trace.Shape, confirmed Confirmed) (*Fitter, error) {
+func NewFitter(vars Variables, shapes []trace.Shape, confirmed Confirmed) *Fitter {
 	f := &Fitter{shapes: shapes, vars: vars, confirmed: confirmed}
 	for _, s := range shapes {
-		p, err := vars.At(s)
-		if err != nil {
-			return nil, err
-		}
-		f.points = append(f.points, p)
+		f.points = append(f.points, vars.AtTraced(s))
 	}
 	for _, s := range probesOf(shapes) {
 		if p, err := vars.At(s); err == nil {
 			f.probes = append(f.probes, p)
 		}
 	}
-	return f, nil
+	return f
 }
 
 // probesOf returns shapes off the traced ones, longer and with other remainders, that stay where
 // the traced ones never vary.
 func probesOf(shapes []trace.Shape) []trace.Shape {
-	upper, lower := shapes[0], shapes[0]
-	for _, s := range shapes {
-		upper = trace.Shape{Batch: max(upper.Batch, s.Batch), Length: max(upper.Length, s.Length),
-			Labels: max(upper.Labels, s.Labels)}
-		lower = trace.Shape{Batch: min(lower.Batch, s.Batch), Length: min(lower.Length, s.Length),
-			Labels: min(lower.Labels, s.Labels)}
-	}
+	lower, upper := trace.Bounds(shapes)
 	var probes []trace.Shape
 	for k := range int64(8) {
 		probe := trace.Shape{Batch: upper.Batch + 1 + 3*k, Length: upper.Length*2 + 61*k*k,

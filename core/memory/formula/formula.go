@@ -70,24 +70,27 @@ func (f *Formula) Size(p Point) uint64 {
 	if f.Inexact {
 		return f.inexactSize(p)
 	}
-	var sum int64
-	var magnitude float64
-	for i := range f.terms {
-		t := &f.terms[i]
-		magnitude += math.Abs(float64(t.coefficient)) * t.float(p.values)
-		sum += t.coefficient * t.value(p.values)
-	}
-	if magnitude > 1<<62 {
+	sum, ok := f.sum(p)
+	if !ok {
 		return trace.TooLarge
 	}
 	return uint64(max(sum/f.divisor, 0))
 }
 
+// sum adds up the terms; false where they might overflow.
+func (f *Formula) sum(p Point) (sum int64, ok bool) {
+	magnitude := 0.0
+	for i := range f.terms {
+		t := &f.terms[i]
+		magnitude += math.Abs(float64(t.coefficient)) * t.float(p.values)
+		sum += t.coefficient * t.value(p.values)
+	}
+	return sum, magnitude <= 1<<62
+}
+
 func (f *Formula) inexactSize(p Point) uint64 {
-	for _, s := range f.traced {
-		if s.shape == p.shape {
-			return uint64(s.size)
-		}
+	if i := f.recorded(p); i >= 0 {
+		return uint64(f.traced[i].size)
 	}
 	size := 0.0
 	for i, t := range f.terms {
@@ -104,7 +107,7 @@ const extrapolated = 10
 // where it was traced.
 func (f *Formula) Doubt(p Point) uint64 {
 	switch {
-	case f.Inexact && !f.isTraced(p):
+	case f.Inexact && f.recorded(p) < 0:
 		return uint64(float64(f.Size(p)) * min(1, extrapolated*f.Residual))
 	case f.Ambiguous:
 		size, widest := f.Size(p), uint64(0)
@@ -120,6 +123,7 @@ func (f *Formula) Doubt(p Point) uint64 {
 // IsDoubtful reports whether there are points at which the size is not certain.
 func (f *Formula) IsDoubtful() bool { return f.Inexact || f.Ambiguous }
 
-func (f *Formula) isTraced(p Point) bool {
-	return slices.ContainsFunc(f.traced, func(t traced) bool { return t.shape == p.shape })
+// recorded is the index of a point among the traced ones, -1 elsewhere.
+func (f *Formula) recorded(p Point) int {
+	return slices.IndexFunc(f.traced, func(t traced) bool { return t.shape == p.shape })
 }

@@ -79,6 +79,12 @@ func (v Variables) At(shape trace.Shape) (Point, error) {
 	return Point{shape, values}, nil
 }
 
+// AtTraced computes the variables of a shape of the trace, which were checked.
+func (v Variables) AtTraced(shape trace.Shape) Point {
+	p, _ := v.At(shape)
+	return p
+}
+
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -91,7 +91,7 @@ func (t *Template) suits(s trace.Shape) int {
 	if t.traced(s) {
 		return math.MaxInt
 	}
-	shapes, _ := t.Shapes()
+	shapes, _ := shapesOf(t.Recordings)
 	return len(shapes)
 }
 
@@ -124,34 +124,15 @@ type span struct{ low, high int64 }
 
 func (s span) varies() bool { return s.low != s.high }
 
-// coverage is what shapes a template was traced at.
-type coverage struct {
-	shapes                []trace.Shape
-	batch, length, labels span
-}
-
-// coverage of the template, and of the later windows' whose formulas it took over.
-func (t *Template) coverage() coverage {
-	shapes, _ := t.Shapes()
+// covered are the shapes that the template was traced at, and those of the later windows' whose
+// formulas it took over.
+func (t *Template) covered() []trace.Shape {
+	recordings := t.Recordings
 	if t.first.later != nil {
-		more, _ := t.first.later.Shapes()
-		for _, s := range more {
-			if !slices.Contains(shapes, s) {
-				shapes = append(shapes, s)
-			}
-		}
+		recordings = slices.Concat(recordings, t.first.later.Recordings)
 	}
-	over := func(dimension func(trace.Shape) int64) span {
-		s := span{dimension(shapes[0]), dimension(shapes[0])}
-		for _, shape := range shapes[1:] {
-			s = span{min(s.low, dimension(shape)), max(s.high, dimension(shape))}
-		}
-		return s
-	}
-	return coverage{shapes, over(func(s trace.Shape) int64 {
-		return s.Batch
-	}), over(func(s trace.Shape) int64 { return s.Length }),
-		over(func(s trace.Shape) int64 { return s.Labels })}
+	shapes, _ := shapesOf(recordings)
+	return shapes
 }
 
 // answers reports whether the template's formulas hold for a shape. What never varied in the trace
@@ -161,27 +142,26 @@ func (t *Template) answers(s trace.Shape) bool {
 	if !t.HasShapes() {
 		return true
 	}
-	c := t.coverage()
-	if slices.Contains(c.shapes, s) {
+	shapes := t.covered()
+	if slices.Contains(shapes, s) || len(shapes) > 1 && t.isConstant() {
 		return true
 	}
-	if len(c.shapes) > 1 && t.isConstant() {
-		return true
-	}
-	return len(c.shapes) >= c.needed() && c.batch.covers(s.Batch, 2) &&
-		c.length.covers(s.Length, 1) &&
-		(c.labels == span{} || c.labels.covers(s.Labels, 0))
+	low, high := trace.Bounds(shapes)
+	batch, length := span{low.Batch, high.Batch}, span{low.Length, high.Length}
+	labels := span{low.Labels, high.Labels}
+	return len(shapes) >= needed(batch, length, labels) && batch.covers(s.Batch, 2) &&
+		length.covers(s.Length, 1) && (labels == span{} || labels.covers(s.Labels, 0))
 }
 
 // needed is how many different shapes prove the formulas: one more than what varies, three at most.
-func (c coverage) needed() int {
-	needed := 1
-	for _, s := range []span{c.batch, c.length, c.labels} {
+func needed(figures ...span) int {
+	shapes := 1
+	for _, s := range figures {
 		if s.varies() {
-			needed++
+			shapes++
 		}
 	}
-	return min(max(needed, 2), fewShapes)
+	return min(max(shapes, 2), fewShapes)
 }
 
 // covers reports whether a value is supported: any from the smallest that behaves like the rest, if
@@ -208,7 +188,7 @@ func (t *Template) traced(s trace.Shape) bool {
 func cannotAnswer(kind string, templates []*Template, s trace.Shape) error {
 	var shapes []trace.Shape
 	for _, t := range templates {
-		for _, covered := range t.coverage().shapes {
+		for _, covered := range t.covered() {
 			if !slices.Contains(shapes, covered) {
 				shapes = append(shapes, covered)
 			}

@@ -133,14 +133,6 @@ func (c *composer) setSurvivors() {
 	c.numberSurvivors()
 }
 
-// keepAll makes every storage a survivor.
-func (t *Template) keepAll() {
-	for i := range t.Storages {
-		t.Survivors = append(t.Survivors, int32(i))
-	}
-	t.numberSurvivors()
-}
-
 func (t *Template) numberSurvivors() {
 	for number, storage := range t.Survivors {
 		t.Storages[storage].Survivor = int32(number)
@@ -164,7 +156,7 @@ const (
 )
 
 // borrowFormulas returns the templates of the first window the formulas of later ones.
-func (b *builder) borrowFormulas() error {
+func (b *builder) borrowFormulas() {
 	for i, t := range b.Of {
 		p := b.Positions[i]
 		onlyFirst := !slices.ContainsFunc(t.Recordings, func(r Recording) bool {
@@ -174,22 +166,15 @@ func (b *builder) borrowFormulas() error {
 			continue
 		}
 		later, err := b.later(p, t.Recordings[0].Shape)
-		if err != nil || later == t || !later.HasShapes() {
-			continue // nothing to borrow from
-		}
-		if err := t.borrow(later, b.Variables); err != nil {
-			return err
+		if err == nil && later != t && later.HasShapes() { // there is something to borrow from
+			t.borrow(later, b.Variables)
 		}
 	}
-	return nil
 }
 
 // borrow returns storages the formulas of the same ones in later windows.
-func (t *Template) borrow(later *Template, vars formula.Variables) error {
-	point, err := vars.At(t.Recordings[0].Shape)
-	if err != nil {
-		return err
-	}
+func (t *Template) borrow(later *Template, vars formula.Variables) {
+	point := vars.AtTraced(t.Recordings[0].Shape)
 	matches := match(t.identities(&point), later.identities(&point))
 	borrowed := map[int32]int32{} // formulas of later, in t
 	unmatched := len(matches) + len(later.Storages)
@@ -206,7 +191,6 @@ func (t *Template) borrow(later *Template, vars formula.Variables) error {
 	}
 	t.first = firstWindow{later, matches, !later.isConstant() &&
 		unmatched > max(fewUnmatched, len(matches)/unmatchedShare)}
-	return nil
 }
 
 // identity is how storages of two templates are recognized as the same.

@@ -16,22 +16,18 @@ import (
 // distinguish formulas is fitted again with those that other templates confirmed.
 func (b *builder) fit() error {
 	confirmed := formula.Confirmed{}
-	recorded, segments, vars := b.trace.Calls, b.trace.Segments, b.Variables
+	recorded, vars := b.trace, b.Variables
 	if err := b.fitEach(b.Templates, nil); err != nil {
 		return err
 	}
 	var doubtful []*Template
 	for _, t := range b.Templates {
+		t.calls = sync.OnceValue(func() calls { return t.fitCalls(recorded, vars) })
 		for _, f := range t.Formulas {
-			if !f.Inexact && !f.Ambiguous {
+			if !f.IsDoubtful() {
 				confirmed.Add(f)
 			}
 		}
-	}
-	for _, t := range b.Templates {
-		t.calls = sync.OnceValues(func() (calls, error) {
-			return t.fitCalls(recorded, segments, vars)
-		})
 		if slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
 			doubtful = append(doubtful, t)
 		}
@@ -41,16 +37,14 @@ func (b *builder) fit() error {
 
 func (b *builder) fitEach(templates []*Template, confirmed formula.Confirmed) error {
 	return parallel.Do(len(templates), func(i int) error {
-		return templates[i].fit(b.Variables, confirmed)
+		templates[i].fit(b.Variables, confirmed)
+		return nil
 	})
 }
 
 // fit finds the formulas of a template.
-func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) error {
-	f, err := newFitted(vars, t.Recordings, confirmed)
-	if err != nil {
-		return err
-	}
+func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) {
+	f := newFitted(vars, t.Recordings, confirmed)
 	sizes := make([]int64, len(t.Recordings))
 	for i := range t.Storages {
 		s := &t.Storages[i]
@@ -60,7 +54,6 @@ func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) erro
 		s.Formula = f.add(sizes, s.Unit)
 	}
 	t.Formulas = f.formulas
-	return nil
 }
 
 // fitted are the different formulas of sizes in some recordings. Sizes that are the same everywhere
@@ -74,13 +67,13 @@ type fitted struct {
 }
 
 func newFitted(vars formula.Variables, recordings []Recording,
-	confirmed formula.Confirmed) (f *fitted, err error) {
+	confirmed formula.Confirmed) *fitted {
 	shapes, shapeOf := shapesOf(recordings)
-	f = &fitted{indices: map[string]int32{}, shapeOf: shapeOf}
+	f := &fitted{indices: map[string]int32{}, shapeOf: shapeOf}
 	if haveShapes(recordings) {
-		f.fitter, err = formula.NewFitter(vars, shapes, confirmed)
+		f.fitter = formula.NewFitter(vars, shapes, confirmed)
 	}
-	return f, err
+	return f
 }
 
 // add returns the index of the formula of sizes in all recordings.
@@ -189,34 +182,32 @@ func (t *Template) IsCertain() bool {
 // calls are the operations that the template's segments have in common, with a formula for each of
 // their numbers.
 type calls struct {
-	kinds    []int32           // in Trace.Calls
+	kinds    []trace.Call
 	numbers  []int32           // in formulas, one call's after the other's
 	formulas []formula.Formula // none where nothing is known of other shapes
 }
 
 // fitCalls fits the numbers of the calls, by the segments that most of the template's are like. A
 // first window runs a few more, which set the training up.
-func (t *Template) fitCalls(recorded []trace.Call, segments []trace.Segment,
-	vars formula.Variables) (calls, error) {
-	recordings := mostCommon(t.steady(), recorded, segments)
-	first := &segments[recordings[0].Segment]
-	common := calls{kinds: first.Calls}
+func (t *Template) fitCalls(recorded *trace.Trace, vars formula.Variables) (common calls) {
+	recordings := mostCommon(t.steady(), recorded)
+	first := &recorded.Segments[recordings[0].Segment]
 	if len(first.Calls) == 0 || !t.HasShapes() {
-		return common, nil
+		return common
 	}
-	all, err := newFitted(vars, recordings, nil)
-	if err != nil {
-		return common, err
+	for _, kind := range first.Calls {
+		common.kinds = append(common.kinds, recorded.Calls[kind])
 	}
+	all := newFitted(vars, recordings, nil)
 	sizes := make([]int64, len(recordings))
 	for i := range first.Numbers {
 		for k, r := range recordings {
-			sizes[k] = segments[r.Segment].Numbers[i]
+			sizes[k] = recorded.Segments[r.Segment].Numbers[i]
 		}
 		common.numbers = append(common.numbers, all.add(sizes, trace.Unit{}))
 	}
 	common.formulas = all.formulas
-	return common, nil
+	return common
 }
 
 // steady are the recordings of later windows; of all where there is one window.
@@ -233,15 +224,14 @@ func (t *Template) steady() []Recording {
 // mostCommon returns the recordings of the most common sequence of calls. Calls with the same count
 // of numbers are equal: a GPU pads a mask where a length is no multiple of eight, and copies it
 // where it is.
-func mostCommon(recordings []Recording, recorded []trace.Call,
-	segments []trace.Segment) []Recording {
+func mostCommon(recordings []Recording, recorded *trace.Trace) []Recording {
 	groups := map[string][]Recording{}
 	var largest []Recording
 	for _, r := range recordings {
 		var key strings.Builder
-		for _, call := range segments[r.Segment].Calls {
-			key.WriteByte(byte(recorded[call].Numbers))
-			key.WriteString(recorded[call].Phase)
+		for _, call := range recorded.Segments[r.Segment].Calls {
+			key.WriteByte(byte(recorded.Calls[call].Numbers))
+			key.WriteString(recorded.Calls[call].Phase)
 		}
 		groups[key.String()] = append(groups[key.String()], r)
 		if len(groups[key.String()]) > len(largest) {
@@ -252,12 +242,11 @@ func mostCommon(recordings []Recording, recorded []trace.Call,
 }
 
 // Calls returns each operation of a segment of a shape with its numbers. False where no calls with
-// shapes were traced. Errors: those of formula.NewFitter.
-func (t *Template) Calls(p formula.Point, kinds []trace.Call,
-	visit func(call trace.Call, numbers []int64)) (bool, error) {
-	c, err := t.Base().calls()
-	if err != nil || c.formulas == nil {
-		return false, err
+// shapes were traced.
+func (t *Template) Calls(p formula.Point, visit func(call trace.Call, numbers []int64)) bool {
+	c := t.Base().calls()
+	if c.formulas == nil {
+		return false
 	}
 	values := make([]int64, len(c.formulas))
 	for i := range c.formulas {
@@ -265,13 +254,12 @@ func (t *Template) Calls(p formula.Point, kinds []trace.Call,
 	}
 	offset := 0
 	var numbers [trace.Product]int64
-	for _, kind := range c.kinds {
-		call := kinds[kind]
+	for _, call := range c.kinds {
 		for i := range call.Numbers {
 			numbers[i] = values[c.numbers[offset+i]]
 		}
 		visit(call, numbers[:call.Numbers])
 		offset += call.Numbers
 	}
-	return true, nil
+	return true
 }

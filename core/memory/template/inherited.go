@@ -19,9 +19,12 @@ type Free struct {
 // or segments on. It applies where a run combines templates that were never adjacent in the trace.
 type Expiry struct {
 	Survivors []int32
-	kind      string
-	windows   int
-	segments  int
+	occasion
+}
+
+type occasion struct {
+	kind              string
+	windows, segments int
 }
 
 // IsIn reports whether survivors of a segment at one position expire in a segment at another.
@@ -68,8 +71,8 @@ func (b *builder) setInherited() {
 			group.Frees = append(group.Frees, Free{free.event, survivor})
 			if k := (key{from, there.Role, survivor}); there.Role != Load && !expires[k] {
 				expires[k] = true
-				from.addExpiry(there.Role, Expiry{kind: current.Role.Kind(), windows: d.Windows,
-					segments: d.Segments}, survivor)
+				from.addExpiry(there.Role, occasion{current.Role.Kind(), d.Windows, d.Segments},
+					survivor)
 			}
 		}
 		b.Of[i].addInherited(groups)
@@ -135,7 +138,9 @@ func (b *builder) earlierSegments(segment int) []Inherited {
 // isTeardown distinguishes the end of the recording from the end of a step: after the last
 // allocation of all, storages of earlier windows are freed, and those of model and optimizer.
 func (b *builder) isTeardown(segment int, free earlierFree, home, number int) bool {
-	if segment != len(b.segments)-1 || int(free.event) <= b.Of[segment].lastAllocation() {
+	allocates := func(e int32) bool { return e >= 0 }
+	if segment != len(b.segments)-1 ||
+		slices.ContainsFunc(b.Of[segment].Events[free.event:], allocates) {
 		return false
 	}
 	tag := b.trace.Tags[b.Of[home].Storages[number].Tag]
@@ -162,14 +167,12 @@ func find(groups []Inherited, d Distance, from *Template) *Inherited {
 	return nil
 }
 
-func (t *Template) addExpiry(r Role, e Expiry, survivor int32) {
-	for i := range t.expiries[r] {
-		expiry := &t.expiries[r][i]
-		if expiry.kind == e.kind && expiry.windows == e.windows && expiry.segments == e.segments {
-			expiry.Survivors = append(expiry.Survivors, survivor)
-			return
-		}
+func (t *Template) addExpiry(r Role, when occasion, survivor int32) {
+	i := slices.IndexFunc(t.expiries[r], func(e Expiry) bool { return e.occasion == when })
+	if i < 0 {
+		i = len(t.expiries[r])
+		t.expiries[r] = append(t.expiries[r], Expiry{occasion: when})
 	}
-	e.Survivors = []int32{survivor}
-	t.expiries[r] = append(t.expiries[r], e)
+	e := &t.expiries[r][i]
+	e.Survivors = append(e.Survivors, survivor)
 }

@@ -1,6 +1,10 @@
 package template
 
-import "github.com/asrconfig/asrconfig-go/core/memory/trace"
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
 
 // Role is a segment's part in the loop. The accumulated micro-batches of a window share their
 // structure, but not when their storages are freed: the last one's loss lives on into the next
@@ -11,8 +15,8 @@ type Role uint8
 const (
 	Load Role = iota
 	Micro
-	Middle // accumulate, with another one after it
 	Last   // accumulate, the window's last
+	Middle // accumulate, with another one after it
 	Step
 	Iteration
 	Evaluate
@@ -30,15 +34,7 @@ func (r Role) Kind() string { return kinds[r] }
 // RoleOf is the role of a kind of segments; an accumulated micro-batch counts as the last until
 // another one follows.
 func RoleOf(kind string) Role {
-	if kind == trace.KindAccumulate {
-		return Last
-	}
-	for role, name := range kinds {
-		if name == kind {
-			return Role(role)
-		}
-	}
-	return Load
+	return Role(slices.Index(kinds[:], kind))
 }
 
 func (r Role) trains() bool {

@@ -2,7 +2,6 @@ package template
 
 import (
 	"slices"
-	"sort"
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -35,26 +34,32 @@ type builder struct {
 // New finds the templates of a checked trace.
 func New(t *trace.Trace) (*Set, error) {
 	b := builder{Set: &Set{Variables: t.Lengths, Positions: positions(t.Segments)}, trace: t}
-	b.sort()
-	b.setInherited()
-	if err := b.fit(); err != nil {
-		return nil, fault.Wrap(err, fault.Corrupt, "record the trace again",
-			"the lengths do not hold at a traced shape")
-	}
 	for _, s := range t.Segments {
+		if shape, has := s.Shape(); has {
+			if _, err := b.Variables.At(shape); err != nil {
+				return nil, fault.Wrap(err, fault.Corrupt, "record the trace again",
+					"the lengths do not hold at a traced shape")
+			}
+		}
 		if s.Kind == trace.KindMicro || s.Kind == trace.KindIteration && b.Loop == "" {
 			b.Loop = s.Kind
 		}
 	}
+	b.sort()
+	b.setInherited()
 	b.State = b.stateBeforeEvaluation()
-	return b.Set, b.borrowFormulas()
+	if err := b.fit(); err != nil {
+		return nil, err
+	}
+	b.borrowFormulas()
+	return b.Set, nil
 }
 
 // sort returns each segment the template of its structure.
 func (b *builder) sort() {
 	names, tagComponents := components(b.trace.Tags)
 	b.Components = names
-	ops := trace.ParseOps(b.trace.Ops)
+	ops, _ := trace.ParseOps(b.trace.Ops) // which were checked
 	byHash := map[uint64][]*Template{}
 	storages := int64(0)
 	for i := range b.trace.Segments {
@@ -79,8 +84,8 @@ func (b *builder) sort() {
 
 // home returns the segment that allocated a storage of the trace, and its number there.
 func (b *builder) home(storage int64) (segment, number int) {
-	segment = sort.Search(len(b.first), func(i int) bool { return b.first[i] > storage }) - 1
-	return segment, int(storage - b.first[segment])
+	next, _ := slices.BinarySearch(b.first, storage+1)
+	return next - 1, int(storage - b.first[next-1])
 }
 
 // stateBeforeEvaluation gathers what the first evaluation finds on the device: the model, the
@@ -111,9 +116,10 @@ func (b *builder) stateOf(alive []bool) *Template {
 		}
 		segment, number := b.home(int64(storage))
 		sizes = append(sizes, b.segments[segment].sizes[number])
-		state.allocate(b.Of[segment].Storages[number])
+		kept := state.allocate(b.Of[segment].Storages[number])
+		state.Survivors = append(state.Survivors, kept)
 	}
-	state.keepAll()
+	state.numberSurvivors()
 	state.Recordings = []Recording{{Sizes: sizes}}
 	return state
 }

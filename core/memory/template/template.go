@@ -3,6 +3,7 @@
 package template
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
@@ -25,7 +26,7 @@ type Template struct {
 
 	Recordings []Recording
 
-	calls     func() (calls, error) // fitted when they are first asked for: only times need them
+	calls     func() calls // fitted when they are first asked for: only times need them
 	structure *canonical
 	expiries  [roles][]Expiry
 	first     firstWindow
@@ -95,16 +96,6 @@ func (t *Template) lifetimes() (allocated, freed []int32) {
 	return allocated, freed
 }
 
-// lastAllocation is the event of it, -1 for none.
-func (t *Template) lastAllocation() int {
-	for i := len(t.Events) - 1; i >= 0; i-- {
-		if t.Events[i] >= 0 {
-			return i
-		}
-	}
-	return -1
-}
-
 // PhaseOf names the phase in which a storage is allocated.
 func (t *Template) PhaseOf(storage int32) string {
 	name := t.Phases[0].Name
@@ -142,9 +133,7 @@ func haveShapes(recordings []Recording) bool {
 	return !slices.ContainsFunc(recordings, func(r Recording) bool { return !r.HasShape })
 }
 
-// Shapes are the different shapes of the recordings; shapeOf has the index of each recording's own.
-func (t *Template) Shapes() (shapes []trace.Shape, shapeOf []int) { return shapesOf(t.Recordings) }
-
+// shapesOf returns the different shapes of recordings; shapeOf has the index of each one's own.
 func shapesOf(recordings []Recording) (shapes []trace.Shape, shapeOf []int) {
 	for _, r := range recordings {
 		i := slices.Index(shapes, r.Shape)
@@ -185,10 +174,7 @@ func components(tags []string) (names []string, ofTag []uint8) {
 			ofTag = append(ofTag, untagged)
 			continue
 		}
-		name := tag
-		if component, ok := tagComponents[tag]; ok {
-			name = component
-		}
+		name := cmp.Or(tagComponents[tag], tag)
 		i := slices.Index(names, name)
 		if i < 0 {
 			i = len(names)

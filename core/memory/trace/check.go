@@ -39,12 +39,11 @@ func (t *Trace) check() error {
 		fault.InRange("number of calls", len(t.Calls), 0, maxCalls)); err != nil {
 		return err
 	}
-	for _, op := range t.Ops {
-		if _, err := ParseOp(op); err != nil {
-			return err
-		}
+	ops, err := ParseOps(t.Ops)
+	if err != nil {
+		return err
 	}
-	return cmp.Or(checkLengths(t.Lengths), checkCalls(t.Calls), t.checkSegments())
+	return cmp.Or(checkLengths(t.Lengths), checkCalls(t.Calls), t.checkSegments(ops))
 }
 
 func checkLengths(lengths []Length) error {
@@ -66,8 +65,8 @@ var kinds = []string{KindLoad, KindMicro, KindAccumulate, KindStep, KindIteratio
 var phaseNames = []string{"load", PhaseLoadAgain, "forward", "backward", "optimizer", "evaluation",
 	"generation"}
 
-func (t *Trace) checkSegments() error {
-	storages, ops := lifetimes{}, ParseOps(t.Ops)
+func (t *Trace) checkSegments(ops []Op) error {
+	storages := lifetimes{}
 	window := false // a micro segment has begun a window
 	for i := range t.Segments {
 		s := &t.Segments[i]

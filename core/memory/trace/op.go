@@ -87,13 +87,15 @@ func ParseOp(name string) (Op, error) {
 	return Op{Unit: Unit{countedBy[parts[1]], uint32(columns)}}, nil
 }
 
-// ParseOps reads the operations' names of a checked trace.
-func ParseOps(names []string) []Op {
-	ops := make([]Op, len(names))
+// ParseOps reads the operations' names of a trace.
+func ParseOps(names []string) (ops []Op, err error) {
+	ops = make([]Op, len(names))
 	for i, name := range names {
-		ops[i], _ = ParseOp(name)
+		if ops[i], err = ParseOp(name); err != nil {
+			return nil, err
+		}
 	}
-	return ops
+	return ops, nil
 }
 
 // Call is one kind of operation on the device; equal ones differ in their numbers alone.

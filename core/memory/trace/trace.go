@@ -8,6 +8,7 @@ import (
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // FormatName and FormatVersion head every trace file. The version rises with every change that an
@@ -118,16 +119,23 @@ func (s Shape) Check() error {
 	return nil
 }
 
+// Bounds are the smallest and the largest figures of shapes, of which there is one at least.
+func Bounds(shapes []Shape) (low, high Shape) {
+	low, high = shapes[0], shapes[0]
+	for _, s := range shapes[1:] {
+		low = Shape{min(low.Batch, s.Batch), min(low.Length, s.Length), min(low.Labels, s.Labels)}
+		high = Shape{max(high.Batch, s.Batch), max(high.Length, s.Length),
+			max(high.Labels, s.Labels)}
+	}
+	return low, high
+}
+
 // Shape is the segment's, with false when it has none.
 func (s *Segment) Shape() (Shape, bool) {
 	if s.Batch == nil || s.Length == nil {
 		return Shape{}, false
 	}
-	shape := Shape{Batch: *s.Batch, Length: *s.Length}
-	if s.Labels != nil {
-		shape.Labels = *s.Labels
-	}
-	return shape, true
+	return Shape{*s.Batch, *s.Length, profile.Or(s.Labels, 0)}, true
 }
 
 // MarshalJSON writes a phase as [event, name].
