@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/asrconfig/asrconfig-go/core/gpus"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -76,14 +77,16 @@ func (t transformers) predict() (results, error) {
 		}
 		train := p.Mode == "train"
 		recorded := record(t.models[p.Model], p.Batch, p.Sequence, kernel.Float32, train, false)
-		waits := map[kernel.Phase]float64{}
-		if train && p.GPU == mallocHost {
-			bytes, calls := recorded.reserved()
-			waits[kernel.Forward] = mallocCall*calls + mallocByte*bytes
-		}
-		step, err := model.Step(recorded.operations, waits)
+		step, err := model.Step(recorded.operations)
 		if err != nil {
 			return nil, err
+		}
+		if train && p.GPU == mallocHost {
+			bytes, calls := recorded.reserved()
+			wait := mallocCall*calls + mallocByte*bytes
+			forward := step[kernel.Forward]
+			forward.Host = forward.Host.Plus(profile.Range{Low: wait, Likely: wait, High: wait})
+			step[kernel.Forward] = forward
 		}
 		point := result{group: p.GPU, model: p.Model, name: fmt.Sprintf("%s %s %d×%d", p.Model, p.Mode, p.Batch, p.Sequence), truth: p.MS / 1e3, ours: step.Seconds(), detail: fmt.Sprintf(
 			"forward %.0f of %.0f ms (GPU %.0f, CPU %.0f), backward %.0f of %.0f", 1e3*step[kernel.Forward].Seconds().Likely, p.ForwardMS, 1e3*step[kernel.Forward].GPU().Likely, 1e3*step[kernel.Forward].Host.Likely, 1e3*step[kernel.Backward].Seconds().Likely, p.BackwardMS),
@@ -124,7 +127,7 @@ func (q questionAnswering) predict() (results, error) {
 		}
 		recorded := record(q.models["bert_base"], p.Batch, q.Sequence, dtype, true, true)
 		operations := append(recorded.operations, recorded.adam())
-		step, err := model.Step(operations, nil)
+		step, err := model.Step(operations)
 		if err != nil {
 			return nil, err
 		}

@@ -70,13 +70,8 @@ func (m Measured) profile(key string) *kernel.Profile {
 // kernels that were measured on it, if any. Errors: Unsupported where figures are not known,
 // InvalidArgument where another card's kernels are named.
 func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
-	entry, ok := gpus.Match(g.Name, g.MemoryTotalBytes)
-	if !ok { // with less memory, say, kernels take as long
-		var err error
-		entry, _, err = gpus.Parse(g.Name)
-		ok = err == nil
-	}
-	if !ok || g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
+	entry, err := gpus.Find(g.Name, g.MemoryTotalBytes)
+	if err != nil || g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
 		return nil, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`,
 			"no published figures for %s, so times cannot be estimated", g.Name)
 	}
@@ -97,7 +92,7 @@ func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 // Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that
 // no operation has.
 func (t *Timer) Micro(w kernel.Work) (profile.StepParts, error) {
-	step, err := t.kernels.Step(w.Operations, nil)
+	step, err := t.kernels.Step(w.Operations)
 	p := profile.StepParts{Overhead: microTime}
 	for _, phase := range kernel.Phases {
 		span := step[phase]
@@ -110,7 +105,7 @@ func (t *Timer) Micro(w kernel.Work) (profile.StepParts, error) {
 // Host is how long the CPU takes for a micro-batch: the launches of its kernels, and the Trainer's
 // own work. Errors: as of Micro.
 func (t *Timer) Host(w kernel.Work) (seconds float64, err error) {
-	step, err := t.kernels.Step(w.Operations, nil)
+	step, err := t.kernels.Step(w.Operations)
 	seconds = microTime.Likely
 	for _, phase := range kernel.Phases {
 		seconds += step[phase].Host.Likely
@@ -125,7 +120,7 @@ func (t *Timer) Forward(w kernel.Work) (share float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	step, err := t.kernels.Step(w.ForwardPass(), nil)
+	step, err := t.kernels.Step(w.ForwardPass())
 	return step[kernel.Forward].Seconds().Likely / max(1e-12, all.Sum().Likely), err
 }
 
@@ -201,7 +196,7 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 	seconds := func(operations []kernel.Operation) profile.Range {
 		var step kernel.Step
 		if err == nil {
-			step, err = t.kernels.Step(operations, nil)
+			step, err = t.kernels.Step(operations)
 		}
 		return step.Seconds()
 	}

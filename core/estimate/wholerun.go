@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -16,8 +17,8 @@ var (
 	workerStart = profile.Range{Low: 2, Likely: 5, High: 20}
 	// of an evaluation: texts decoded, error rates, logs
 	summaryTime = profile.Range{Low: 0.5, Likely: 2, High: 8}
-	// bytes of a checkpoint a second: a local NVMe disk, a cloud's disk, a network share
-	diskRate = profile.Range{Low: 1.5e9, Likely: 4e8, High: 1e8}
+	// bytes of a checkpoint a second: a network share, a cloud's disk, a local NVMe disk
+	diskRate = profile.Range{Low: 1e8, Likely: 4e8, High: 1.5e9}
 	// of the loop around it: scores, stopping, the cache
 	tokenTime = profile.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}
 )
@@ -61,10 +62,7 @@ func StartUp(workers int) profile.Range {
 }
 
 // Saving is the time that a checkpoint of some bytes takes.
-func Saving(bytes int64) profile.Range {
-	return profile.Range{Low: float64(bytes) / diskRate.Low,
-		Likely: float64(bytes) / diskRate.Likely, High: float64(bytes) / diskRate.High}
-}
+func Saving(bytes int64) profile.Range { return timing.Takes(float64(bytes), diskRate) }
 
 // Generation is how an evaluation makes its texts, token after token.
 type Generation struct {

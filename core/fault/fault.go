@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -103,6 +105,29 @@ func EditDistance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Closest are the n things with the spellings nearest to a text, for hints that name what may have
+// been meant.
+func Closest[T any](n int, text string, things []T, spellings func(T) []string) []T {
+	type candidate struct {
+		thing    T
+		distance int
+	}
+	var candidates []candidate
+	for _, thing := range things {
+		nearest := math.MaxInt
+		for _, spelling := range spellings(thing) {
+			nearest = min(nearest, EditDistance(text, spelling))
+		}
+		candidates = append(candidates, candidate{thing, nearest})
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.distance - b.distance })
+	var closest []T
+	for _, c := range candidates[:min(n, len(candidates))] {
+		closest = append(closest, c.thing)
+	}
+	return closest
 }
 
 // InRange refuses a number outside its bounds.

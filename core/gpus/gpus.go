@@ -12,9 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/goccy/go-json"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -67,12 +66,9 @@ type record struct {
 
 const mib = 1 << 20
 
-// entries decodes the file once. It is part of the program, so a broken one is a defect and panics.
+// entries decodes the file once.
 var entries = sync.OnceValue(func() []Entry {
-	var records []record
-	if err := json.Unmarshal(gpusJSON, &records); err != nil {
-		panic("core/gpus/gpus.json: " + err.Error())
-	}
+	records := jsontext.Embedded[[]record]("core/gpus/gpus.json", gpusJSON)
 	cards := make([]Entry, len(records))
 	for i, r := range records {
 		cards[i] = r.Entry
@@ -129,6 +125,16 @@ func Match(driverName string, memoryTotal uint64) (Entry, bool) {
 		}
 	}
 	return Entry{}, false
+}
+
+// Find is the card of Match, else the one that Parse finds by the name: kernels take as long on a
+// card with less memory, say. Errors: those of Parse.
+func Find(driverName string, memoryTotal uint64) (Entry, error) {
+	if card, ok := Match(driverName, memoryTotal); ok {
+		return card, nil
+	}
+	card, _, err := Parse(driverName)
+	return card, err
 }
 
 func (e Entry) hasMemory(bytes uint64) bool {
@@ -244,28 +250,10 @@ var decoration = strings.NewReplacer("nvidia", "", "tesla", "", "geforce", "", "
 func normalise(name string) string { return decoration.Replace(strings.ToLower(name)) }
 
 // closest returns the keys of the five cards whose names look most like the given one.
-func closest(name string) []string {
-	const wanted = 5
-	if len(name) > maxName {
-		name = name[:maxName]
-	}
-	type candidate struct {
-		key      string
-		distance int
-	}
-	normalised := normalise(name)
-	var candidates []candidate
-	for _, e := range entries() {
-		best := maxName
-		for _, spelling := range e.names() {
-			best = min(best, fault.EditDistance(normalised, spelling))
-		}
-		candidates = append(candidates, candidate{e.Key, best})
-	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.distance - b.distance })
-	keys := make([]string, wanted)
-	for i := range keys {
-		keys[i] = candidates[i].key
+func closest(name string) (keys []string) {
+	name = normalise(name[:min(len(name), maxName)])
+	for _, e := range fault.Closest(5, name, entries(), Entry.names) {
+		keys = append(keys, e.Key)
 	}
 	return keys
 }

@@ -16,6 +16,14 @@ func Check(raw []byte) error {
 	return standard.Unmarshal(raw, &data)
 }
 
+// Embedded reads a file that is part of the program, so that a broken one is a defect and panics.
+func Embedded[T any](name string, raw []byte) (value T) {
+	if err := json.Unmarshal(raw, &value); err != nil {
+		panic(name + ": " + err.Error())
+	}
+	return value
+}
+
 // Decode reads a value that Check let through, and refuses unknown fields.
 func Decode(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))

@@ -5,9 +5,8 @@ import (
 	"math"
 	"sync"
 
-	"github.com/goccy/go-json"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -26,13 +25,9 @@ type Price struct {
 	Source   string  `json:"source"` // where
 }
 
-// Prices is the table. It is part of the program, so a broken one is a defect and panics.
+// Prices is the table.
 var Prices = sync.OnceValue(func() []Price {
-	var table []Price
-	if err := json.Unmarshal(pricesJSON, &table); err != nil {
-		panic("core/timing/prices.json: " + err.Error())
-	}
-	return table
+	return jsontext.Embedded[[]Price]("core/timing/prices.json", pricesJSON)
 })
 
 // maxPrice is above what any machine costs an hour.

@@ -93,10 +93,8 @@ func WorkerRate(kind units.RowKind, architecture string, rates map[string]int) p
 		"granite_speech", "voxtral", "voxtral_realtime", "audio-spectrogram-transformer":
 		rate = featureRate
 	}
-	further := furtherSamples(rates)
-	return profile.Range{Low: 1 / (1/rate.Low + further*resampled.High),
-		Likely: 1 / (1/rate.Likely + further*resampled.Likely),
-		High:   1 / (1/rate.High + further*resampled.Low)}
+	perSecond := Takes(1, rate).Plus(resampled.Times(furtherSamples(rates)))
+	return Takes(1, perSecond)
 }
 
 // furtherSamples is how many samples the clips of a dataset have beyond those at modelRate, per

@@ -87,7 +87,7 @@ func (a *Allocator) Malloc(bytes uint64) (Block, error) {
 		return Block{}, a.outOfMemory(bytes, bytes)
 	}
 	size := a.settings.roundSize(bytes)
-	p := a.poolFor(size)
+	p := a.pool(size <= maxSmall)
 	index := a.takeFree(p, size)
 	if index == 0 {
 		if index = a.grow(p, size); index == 0 {
@@ -124,23 +124,12 @@ func (a *Allocator) Free(handle Block) error {
 	a.changed(Freed, b.address, b.requested)
 	b.allocated, b.requested = false, 0
 	b.generation++
-	a.putBack(a.poolOf(b), handle.index)
+	a.putBack(a.pool(b.small), handle.index)
 	return nil
 }
 
-// EmptyCache returns every segment without a live block back to the device
-// (torch.cuda.empty_cache).
-func (a *Allocator) EmptyCache() { a.releaseCached() }
-
-func (a *Allocator) poolFor(size uint64) *pool {
-	if size <= maxSmall {
-		return &a.small
-	}
-	return &a.large
-}
-
-func (a *Allocator) poolOf(b *block) *pool {
-	if b.small {
+func (a *Allocator) pool(small bool) *pool {
+	if small {
 		return &a.small
 	}
 	return &a.large

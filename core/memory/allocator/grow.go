@@ -23,7 +23,7 @@ func (a *Allocator) grow(p *pool, size uint64) int32 {
 	if a.settings.KeepCache {
 		return 0
 	}
-	a.releaseCached()
+	a.EmptyCache()
 	a.stats.Retries++
 	return a.allocate(p, size, segment)
 }
@@ -73,9 +73,9 @@ func (a *Allocator) addresses(size, alignment uint64) uint64 {
 	return start
 }
 
-// releaseCached returns to CUDA every segment that is one free block, and every whole page of a
-// free block in an expandable segment; the large pool first.
-func (a *Allocator) releaseCached() {
+// EmptyCache returns to CUDA every segment that is one free block, and every whole page of a free
+// block in an expandable segment; the large pool first (torch.cuda.empty_cache).
+func (a *Allocator) EmptyCache() {
 	for _, p := range []*pool{&a.large, &a.small} {
 		for _, index := range a.freeBlocks(p) {
 			switch b := &a.blocks[index]; {

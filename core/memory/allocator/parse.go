@@ -30,11 +30,9 @@ var options = map[string]func(*Settings, value) error{
 	"roundup_power2_divisions":     readDivisions,
 	"garbage_collection_threshold": readThreshold,
 	"per_process_memory_fraction":  readFraction,
-	"expandable_segments": readBool(func(s *Settings, on bool) {
-		s.ExpandableSegments = on
-	}),
-	"throw_on_cudamalloc_oom": readBool(func(s *Settings, on bool) {
-		s.ThrowOnCudaMallocOOM = on
+	"expandable_segments":          readBool(func(s *Settings) *bool { return &s.ExpandableSegments }),
+	"throw_on_cudamalloc_oom": readBool(func(s *Settings) *bool {
+		return &s.ThrowOnCudaMallocOOM
 	}),
 
 	"expandable_segments_reserve":          ignored,
@@ -136,12 +134,12 @@ func readBackend(_ *Settings, v value) error {
 	}
 }
 
-func readBool(set func(*Settings, bool)) func(*Settings, value) error {
+func readBool(field func(*Settings) *bool) func(*Settings, value) error {
 	return func(s *Settings, v value) error {
-		if word := v.word; word != "True" && word != "False" {
+		if v.word != "True" && v.word != "False" {
 			return v.wrong("True or False")
 		}
-		set(s, v.word == "True")
+		*field(s) = v.word == "True"
 		return nil
 	}
 }

@@ -1,6 +1,9 @@
 package allocator
 
-import "sort"
+import (
+	"cmp"
+	"slices"
+)
 
 // pool is the small or the large half of the cache.
 type pool struct {
@@ -87,22 +90,20 @@ func (a *Allocator) growable(index int32) uint64 {
 	return b.size
 }
 
-func (p *pool) unmappedAt(blocks []block, address uint64) int {
-	return sort.Search(len(p.unmapped), func(i int) bool {
-		return blocks[p.unmapped[i]].address >= address
-	})
+// unmappedAt is the place of a block among the unmapped ones.
+func (p *pool) unmappedAt(blocks []block, index int32) int {
+	i, _ := slices.BinarySearchFunc(p.unmapped, blocks[index].address,
+		func(other int32, address uint64) int { return cmp.Compare(blocks[other].address, address) })
+	return i
 }
 
 func (p *pool) addUnmapped(blocks []block, index int32) {
-	i := p.unmappedAt(blocks, blocks[index].address)
-	p.unmapped = append(p.unmapped, 0)
-	copy(p.unmapped[i+1:], p.unmapped[i:])
-	p.unmapped[i] = index
+	p.unmapped = slices.Insert(p.unmapped, p.unmappedAt(blocks, index), index)
 }
 
 func (p *pool) removeUnmapped(blocks []block, index int32) {
-	i := p.unmappedAt(blocks, blocks[index].address)
-	p.unmapped = append(p.unmapped[:i], p.unmapped[i+1:]...)
+	i := p.unmappedAt(blocks, index)
+	p.unmapped = slices.Delete(p.unmapped, i, i+1)
 }
 
 // block is a piece of a segment: allocated, free in its pool, or address space without memory

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"strconv"
@@ -43,17 +44,11 @@ type Settings struct {
 
 // filled puts the defaults in.
 func (s Settings) filled() Settings {
-	set := func(value *uint64, otherwise uint64) {
-		if *value == 0 {
-			*value = otherwise
-		}
-	}
-	set(&s.MaxSplitSize, unlimited)
-	set(&s.MaxNonSplitRounding, 20*mib)
-	set(&s.LargeSegmentSize, 20*mib)
+	s.MaxNonSplitRounding = cmp.Or(s.MaxNonSplitRounding, 20*mib)
+	s.LargeSegmentSize = cmp.Or(s.LargeSegmentSize, 20*mib)
 	// else PyTorch would free a part of a segment
-	s.MaxSplitSize = max(s.MaxSplitSize, s.LargeSegmentSize)
-	set(&s.DeviceTotal, s.Limit)
+	s.MaxSplitSize = max(cmp.Or(s.MaxSplitSize, unlimited), s.LargeSegmentSize)
+	s.DeviceTotal = cmp.Or(s.DeviceTotal, s.Limit)
 	return s
 }
 

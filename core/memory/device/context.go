@@ -2,7 +2,6 @@ package device
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,13 +45,6 @@ func context(low, high, threads int) (bytes, most uint64) {
 	return uint64(math.Round(middle)), uint64(fitted(high, threads) * contextHigh)
 }
 
-func (g GPU) residentThreads() int {
-	if threads, listed := residentThreads[g.ComputeCapability]; listed {
-		return threads
-	}
-	return 2048
-}
-
 func fitted(sms, threads int) float64 { return contextBase + contextPerThread*float64(sms*threads) }
 
 // multiprocessors returns the range of the card's number.
@@ -76,22 +68,14 @@ func (g GPU) multiprocessors() (low, high int, err error) {
 // cardMultiprocessors looks a driver's name up. A MIG slice "… MIG 3g.40gb" has 3 of 7 parts of its
 // card, of 4 on the A30.
 func cardMultiprocessors(name string) (int, bool) {
-	card, slice, sliced := strings.Cut(withoutMaker(name), " mig ")
-	entries := gpus.All()
-	i := slices.IndexFunc(entries, func(e gpus.Entry) bool {
-		return slices.ContainsFunc(e.DriverNames, func(name string) bool {
-			return withoutMaker(name) == card
-		})
-	})
-	if i < 0 {
-		return 0, false
-	}
-	sms := int(entries[i].Multiprocessors)
-	if !sliced {
-		return sms, true
+	name, slice, sliced := strings.Cut(name, " MIG ")
+	card, _, err := gpus.Parse(name)
+	sms := int(card.Multiprocessors)
+	if err != nil || !sliced {
+		return sms, err == nil
 	}
 	parts := 7
-	if card == "a30" {
+	if card.Key == "A30" {
 		parts = 4
 	}
 	part, _, _ := strings.Cut(slice, "g.")
@@ -100,13 +84,4 @@ func cardMultiprocessors(name string) (int, bool) {
 		return 0, false
 	}
 	return sms * share / parts, true
-}
-
-// withoutMaker is a driver's name without "NVIDIA", "Tesla" and "GeForce".
-func withoutMaker(name string) string {
-	name = strings.ToLower(name)
-	for _, maker := range []string{"nvidia ", "tesla ", "geforce "} {
-		name = strings.TrimPrefix(name, maker)
-	}
-	return name
 }

@@ -4,7 +4,11 @@
 // Nothing here is exact: the figures are from tables of what others published.
 package device
 
-import "github.com/asrconfig/asrconfig-go/core/profile"
+import (
+	"cmp"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
 
 const mib = 1 << 20
 
@@ -40,7 +44,7 @@ func Describe(r Request) (Terms, error) {
 	if err != nil {
 		return Terms{}, err
 	}
-	threads := r.GPU.residentThreads()
+	threads := cmp.Or(residentThreads[r.GPU.ComputeCapability], 2048)
 	terms := Terms{Multiprocessors: high, ThreadsPerMultiprocessor: threads}
 	terms.ContextBytes, terms.High = context(low, high, threads)
 	if r.NCCL {

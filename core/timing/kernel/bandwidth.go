@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Classes of the fitted shares of the bandwidth.
 const (
@@ -140,10 +143,4 @@ func (e Efficiency) scaled(factor float64) Efficiency {
 }
 
 // peak is the largest share of the rate that any tile reaches.
-func (e Efficiency) peak() float64 {
-	highest := 0.0
-	for _, share := range e.Tiles {
-		highest = max(highest, share)
-	}
-	return highest
-}
+func (e Efficiency) peak() float64 { return slices.Max(e.Tiles[:]) }

@@ -5,10 +5,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/goccy/go-json"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -46,9 +45,6 @@ func unknown(entry gpus.Entry) error {
 		"no times of kernels are known for %s", fault.Shorten(entry.Key))
 }
 
-// simtLimit is the share of the float32 rate that the power supply sustains.
-func (c Card) simtLimit() float64 { return c.limit(c.simtPerWatt, c.FP32) }
-
 // limit is the share of a rate that the board's power sustains at so much a watt; 1 where the power
 // is unknown.
 func (c Card) limit(perWatt, rate float64) float64 {
@@ -73,7 +69,7 @@ func (c Card) onSlotPower() bool { return c.Watts > 0 && c.Watts <= slotPower }
 // benchmarks/time_truth/fit; [spec] NVIDIA's white papers; [dev] chosen on the 57 points of
 // benchmarks/time_truth, whose README has the discussion.
 type architecture struct {
-	base string // the fitted card whose float32 shares it takes
+	base string // the fitted card whose float32 shares, and shares of the bandwidth, it takes
 	// sustained float32 FLOP/s per watt of board power outside tensor cores: what large products of
 	// the tables [fit] reach, [dev] after the A100
 	simtPerWatt float64
@@ -82,7 +78,7 @@ type architecture struct {
 	tensorShare float64
 	// of the base's float32 shares: below 1 where 128 lanes share the register ports of 64 [dev]
 	simtShare float64
-	memory    string  // the fitted card whose shares of the bandwidth it takes
+	memory    string  // the fitted card whose shares of the bandwidth it takes instead
 	lanes     float64 // float32 units of a multiprocessor [spec]
 	// bytes/s to and from pinned host memory, by the generation of PCIe with 16 lanes
 	link         float64
@@ -91,6 +87,9 @@ type architecture struct {
 }
 
 const giga, tera = 1e9, 1e12
+
+// The fitted cards.
+const pascal, volta, turing, ampere = "P100-16", "V100-16GB PCIe", "T4", "A100-40GB PCIe"
 
 // What copies between pinned host memory and a card reach of the 16, 32 and 63 GB/s that 16 lanes
 // of PCIe have.
@@ -101,34 +100,27 @@ var architectures = []struct {
 	capability string
 	architecture
 }{
-	{"10.", architecture{base: "A100-40GB PCIe", simtPerWatt: 110 * giga, tensorWatt: 1.5 * tera,
-		tensorShare: 0.50, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, link: pcie5,
+	{"10.", architecture{base: ampere, simtPerWatt: 110 * giga, tensorWatt: 1.5 * tera,
+		tensorShare: 0.50, simtShare: 0.8, lanes: 128, link: pcie5, fastBFloat16: true}},
+	{"12.", architecture{base: ampere, simtPerWatt: 140 * giga, tensorWatt: 0.77 * tera,
+		tensorShare: 0.90, simtShare: 0.8, lanes: 128, link: pcie5, fastBFloat16: true}},
+	{"9.", architecture{base: ampere, simtPerWatt: 93 * giga, tensorWatt: 1.2 * tera,
+		tensorShare: 0.50, simtShare: 0.8, lanes: 128, link: pcie5, fastBFloat16: true}},
+	{"8.9", architecture{base: ampere, simtPerWatt: 140 * giga, tensorWatt: 0.77 * tera,
+		tensorShare: 0.90, simtShare: 0.8, lanes: 128, link: pcie4, fastBFloat16: true}},
+	{"8.6", architecture{base: ampere, simtPerWatt: 80 * giga, tensorWatt: 0.42 * tera,
+		tensorShare: 0.90, simtShare: 0.8, lanes: 128, link: pcie4, fastBFloat16: true}},
+	{"8.0", architecture{base: ampere, simtPerWatt: 62 * giga, tensorWatt: 0.85 * tera,
+		tensorShare: 0.85, simtShare: 1, lanes: 64, link: pcie4, sameChip: true,
 		fastBFloat16: true}},
-	{"12.", architecture{base: "A100-40GB PCIe", simtPerWatt: 140 * giga, tensorWatt: 0.77 * tera,
-		tensorShare: 0.90, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, link: pcie5,
-		fastBFloat16: true}},
-	{"9.", architecture{base: "A100-40GB PCIe", simtPerWatt: 93 * giga, tensorWatt: 1.2 * tera,
-		tensorShare: 0.50, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, link: pcie5,
-		fastBFloat16: true}},
-	{"8.9", architecture{base: "A100-40GB PCIe", simtPerWatt: 140 * giga, tensorWatt: 0.77 * tera,
-		tensorShare: 0.90, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, link: pcie4,
-		fastBFloat16: true}},
-	{"8.6", architecture{base: "A100-40GB PCIe", simtPerWatt: 80 * giga, tensorWatt: 0.42 * tera,
-		tensorShare: 0.90, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, link: pcie4,
-		fastBFloat16: true}},
-	{"8.0", architecture{base: "A100-40GB PCIe", simtPerWatt: 62 * giga, tensorWatt: 0.85 * tera,
-		tensorShare: 0.85, simtShare: 1, memory: "A100-40GB PCIe", lanes: 64, link: pcie4,
-		sameChip: true, fastBFloat16: true}},
-	{"7.5", architecture{base: "V100-16GB PCIe", simtPerWatt: 46 * giga, tensorWatt: 0.33 * tera,
-		tensorShare: 0.75, simtShare: 1, memory: "T4", lanes: 64, link: pcie3}},
-	{"7.0", architecture{base: "V100-16GB PCIe", simtPerWatt: 48 * giga, tensorWatt: 0.33 * tera,
-		tensorShare: 0.80, simtShare: 1, memory: "V100-16GB PCIe", lanes: 64, link: pcie3,
+	{"7.5", architecture{base: volta, simtPerWatt: 46 * giga, tensorWatt: 0.33 * tera,
+		tensorShare: 0.75, simtShare: 1, memory: turing, lanes: 64, link: pcie3}},
+	{"7.0", architecture{base: volta, simtPerWatt: 48 * giga, tensorWatt: 0.33 * tera,
+		tensorShare: 0.80, simtShare: 1, lanes: 64, link: pcie3, sameChip: true}},
+	{"6.", architecture{base: pascal, simtPerWatt: 23 * giga, simtShare: 1, lanes: 64, link: pcie3,
 		sameChip: true}},
-	{"6.", architecture{base: "P100-16", simtPerWatt: 23 * giga, simtShare: 1, memory: "P100-16",
-		lanes: 64, link: pcie3, sameChip: true}},
 	// cuBLAS reaches about 2.8 of a K80's 4.4 TFLOPS [dev]
-	{"3.7", architecture{base: "P100-16", simtShare: 0.7, memory: "P100-16", lanes: 192,
-		link: pcie3}},
+	{"3.7", architecture{base: pascal, simtShare: 0.7, lanes: 192, link: pcie3}},
 }
 
 func architectureOf(capability string) (architecture, bool) {
@@ -166,9 +158,5 @@ type Fitted struct {
 }
 
 var fitted = sync.OnceValue(func() Fitted {
-	var file Fitted
-	if err := json.Unmarshal(fittedJSON, &file); err != nil {
-		panic("core/timing/kernel/fitted.json: " + err.Error())
-	}
-	return file
+	return jsontext.Embedded[Fitted]("core/timing/kernel/fitted.json", fittedJSON)
 })

@@ -61,9 +61,9 @@ const cooler = 1.12
 // memoryOf is the fitted card whose memory is of the same kind.
 func (c Card) memoryOf() string {
 	if c.gddrWithECC {
-		return "T4"
+		return turing
 	}
-	return c.memory
+	return cmp.Or(c.memory, c.base)
 }
 
 // carried takes the shares of a fitted card to this one: what the source's power supply held back
@@ -73,12 +73,12 @@ func (m *Model) carried(e Efficiency) Efficiency {
 		e = e.scaled(min(unthrottled/e.peak(), 1/ampereLimit))
 	}
 	e = e.scaled(m.card.simtShare)
-	return e.scaled(min(1, m.card.simtLimit()/e.peak()))
+	return e.scaled(min(1, m.card.limit(m.card.simtPerWatt, m.card.FP32)/e.peak()))
 }
 
 // unthrottled is the share of the float32 rate that the best tile reaches with power to spare: 94 %
 // on an A100 of 300 W. ampereLimit is what the 250 W of the fitted A100 leave of its float32 rate.
-const unthrottled, ampere, ampereLimit = 0.95, "A100-40GB PCIe", 0.795
+const unthrottled, ampereLimit = 0.95, 0.795
 
 func (m *Model) tensorEfficiency() Efficiency {
 	share := min(m.card.tensorShare, m.card.limit(m.card.tensorWatt, m.card.FP16))

@@ -76,7 +76,7 @@ func TestTransfersGoOverPCIe(t *testing.T) {
 	o := Operation{Kind: Transfer, Phase: Forward, DType: Float16, Read: 12e9, Written: 12e9}
 	assert.InEpsilon(t, 1, secondsOf(t, unlaunched(t, "T4"), o), 1e-9)
 	assert.InEpsilon(t, 0.24, secondsOf(t, unlaunched(t, "H100"), o), 1e-9)
-	step, err := unlaunched(t, "T4").Step([]Operation{o}, nil)
+	step, err := unlaunched(t, "T4").Step([]Operation{o})
 	require.NoError(t, err)
 	assert.InEpsilon(t, 2, step[Forward].Others.High, 1e-9, "half of the lanes")
 }
@@ -178,9 +178,9 @@ func TestStepIsWhatTheSlowerSideTakes(t *testing.T) {
 	tiny.Times = 1000
 	large := elementwise(1e10)
 	large.Phase = Backward
-	step, err := m.Step([]Operation{tiny, large}, map[Phase]float64{Forward: 0.5})
+	step, err := m.Step([]Operation{tiny, large})
 	require.NoError(t, err)
-	assert.InDelta(t, 0.5+1000*Dispatch.Likely, step[Forward].Seconds().Likely, 1e-12, "small kernels wait for the CPU")
+	assert.InDelta(t, 1000*Dispatch.Likely, step[Forward].Seconds().Likely, 1e-12, "small kernels wait for the CPU")
 	assert.Equal(t, step[Backward].GPU(), step[Backward].Seconds(), "large ones hide it")
 	assert.InDelta(t, step[Forward].Seconds().Likely+step[Backward].Seconds().Likely, step.Seconds().Likely, 1e-12)
 }
@@ -188,7 +188,7 @@ func TestStepIsWhatTheSlowerSideTakes(t *testing.T) {
 func TestBoundsHoldTheEstimateAndAreWiderWithoutTables(t *testing.T) {
 	width := func(name string, o Operation) float64 {
 		o.Phase = Forward
-		step, err := modelOf(t, name).Step([]Operation{o}, nil)
+		step, err := modelOf(t, name).Step([]Operation{o})
 		require.NoError(t, err)
 		took := step.Seconds()
 		require.True(t, 0 < took.Low && took.Low <= took.Likely && took.Likely <= took.High, "%s %+v", name, took)
@@ -224,7 +224,7 @@ func TestRefusesWhatNoOperationIs(t *testing.T) {
 		o := elementwise(1e6)
 		o.Name = "the culprit"
 		spoil(&o)
-		_, err := modelOf(t, "T4").Step([]Operation{o}, nil)
+		_, err := modelOf(t, "T4").Step([]Operation{o})
 		require.Error(t, err, name)
 		assert.Equal(t, fault.InvalidArgument, fault.From(err).Code, name)
 		assert.Contains(t, err.Error(), "the culprit", name)

@@ -117,12 +117,9 @@ func (t Table) checkRow(row Row) error {
 // card returns the card that the table names. Errors: NotFound for a card that is not in the
 // catalogue, Unsupported for one without published figures.
 func (t Table) card() (Card, error) {
-	entry, ok := gpus.Match(t.GPU, t.MemoryBytes)
-	if !ok {
-		var err error
-		if entry, _, err = gpus.Parse(t.GPU); err != nil {
-			return Card{}, err
-		}
+	entry, err := gpus.Find(t.GPU, t.MemoryBytes)
+	if err != nil {
+		return Card{}, err
 	}
 	return CardOf(entry)
 }

@@ -90,9 +90,9 @@ func TestAProfileIsMeasuredOverPredicted(t *testing.T) {
 		require.InEpsilon(t, row.Seconds, took, 1e-9, row.Name)
 	}
 	operations := []Operation{table.Kernels[0].Operation}
-	before, err := plain.Step(operations, nil)
+	before, err := plain.Step(operations)
 	require.NoError(t, err)
-	after, err := m.Step(operations, nil)
+	after, err := m.Step(operations)
 	require.NoError(t, err)
 	width := func(s Step) float64 { return s.Seconds().High / s.Seconds().Low }
 	assert.Less(t, width(after), width(before), "the bounds are those of the table")

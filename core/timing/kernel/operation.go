@@ -3,7 +3,11 @@
 // on published measurements of operators (docs/timing.md). It does no I/O.
 package kernel
 
-import "github.com/asrconfig/asrconfig-go/core/fault"
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
 
 // Kind is what limits an operation and how.
 type Kind string
@@ -115,8 +119,7 @@ func (o Operation) Check() error {
 	switch {
 	case o.DType.size() == 0:
 		return o.wrong("the data type", o.DType)
-	case o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward &&
-		o.Phase != OptimizerUpdate:
+	case !slices.Contains(Phases[:], o.Phase):
 		return o.wrong("the phase", o.Phase)
 	case !(o.Read >= 0 && o.Read <= mostBytes):
 		return o.wrong("bytes read", o.Read)

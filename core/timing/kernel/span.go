@@ -28,9 +28,7 @@ type Span struct {
 func (s Span) GPU() profile.Range { return s.Products.Plus(s.Others) }
 
 // Seconds is what the part takes.
-func (s Span) Seconds() profile.Range {
-	return s.GPU().AtLeast(s.Host)
-}
+func (s Span) Seconds() profile.Range { return s.GPU().AtLeast(s.Host) }
 
 // Step is an iteration by its parts.
 type Step map[Phase]Span
@@ -45,9 +43,8 @@ func (s Step) Seconds() (sum profile.Range) {
 }
 
 // Step adds up operations. Their bounds add up, too: what makes one slow makes the others slow.
-// waits are further seconds of the CPU by phase, such as those of cudaMalloc. Errors:
-// InvalidArgument from Operation.Check.
-func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, error) {
+// Errors: InvalidArgument from Operation.Check.
+func (m *Model) Step(operations []Operation) (Step, error) {
 	step, dispatch := Step{}, m.dispatchOf(operations)
 	for _, o := range operations {
 		took, err := m.Seconds(o)
@@ -62,11 +59,6 @@ func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, err
 		*part = part.Plus(around(took, m.spreadOf(o)))
 		span.Host = span.Host.Plus(dispatch.Times(o.launches() * cmp.Or(o.Times, 1)))
 		step[o.Phase] = span
-	}
-	for phase, wait := range waits {
-		span := step[phase]
-		span.Host = span.Host.Plus(profile.Range{Low: wait, Likely: wait, High: wait})
-		step[phase] = span
 	}
 	return step, nil
 }
@@ -122,7 +114,7 @@ var transferSpread = profile.Range{Low: 0.9, Likely: 1, High: 2}
 // matter more than generations.
 func (m *Model) nearest() string {
 	if m.card.onSlotPower() {
-		return "T4"
+		return turing
 	}
 	return m.card.base
 }
