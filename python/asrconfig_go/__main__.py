@@ -81,12 +81,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _completion(arguments: argparse.Namespace) -> int:
     from ._core.output import show
-    from .errors import UnsupportedError
+    from ._core.packages import imported
 
-    try:
-        import shtab
-    except ImportError as error:
-        raise UnsupportedError("shtab, which writes completions, is not installed", "pip install shtab") from error
+    shtab = imported("shtab", "completion")
     show(shtab.complete(_parser(), arguments.shell))
     return 0
 

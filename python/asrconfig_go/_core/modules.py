@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import InvalidArgumentError, UnsupportedError
 from .checks import check_seed, checked
+from .packages import need
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -217,8 +218,7 @@ def _check(model: Module, rank: int) -> None:
         raise InvalidArgumentError(
             f"the {type(bare(model)).__name__} has adapters of rank {lora_rank(model)}", "pass it without lora_rank"
         )
-    if find_spec("peft") is None:
-        raise UnsupportedError("LoRA needs peft", "pip install peft")
+    need("LoRA", "peft")
 
 
 def _targets(model: Module) -> tuple[str, str]:

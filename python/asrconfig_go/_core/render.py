@@ -6,13 +6,13 @@ import itertools
 import os
 import textwrap
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgumentError, LibraryError, NotFoundError, UnsupportedError
+from ..errors import InvalidArgumentError, LibraryError, NotFoundError
 from . import native
 from .files import save_whole
 from .output import show
+from .packages import imported
 from .records import to_json
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def plot(kind: str, record: Record, ax: Axes | None = None) -> Axes:
     Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where there is nothing to draw.
     """
     title, charts = _charts(kind, record)
-    ax = ax or _pyplot().subplots(figsize=(10, 4), layout="constrained")[1]
+    ax = ax or imported("matplotlib.pyplot", "drawing").subplots(figsize=(10, 4), layout="constrained")[1]
     _draw(charts[0], ax)
     ax.set_title("\n".join(filter(None, (title, charts[0].get("note")))), fontsize=9, loc="left", pad=20)
     return ax
@@ -141,7 +141,7 @@ def plot(kind: str, record: Record, ax: Axes | None = None) -> Axes:
 def plot_all(kind: str, record: Record) -> Figure:
     """Draw all charts of a view below each other, and return the figure. Raises what ``plot`` raises."""
     title, charts = _charts(kind, record)
-    pyplot = _pyplot()
+    pyplot = imported("matplotlib.pyplot", "drawing")
     heights = [_ROW * max(2, len(chart["rows"])) + 0.5 if chart["kind"] == "bars" else 2.0 for chart in charts]
     figure: Figure
     figure, axes = pyplot.subplots(
@@ -158,15 +158,6 @@ def _charts(kind: str, record: Record) -> tuple[str, list[Record]]:
     if not answer["charts"]:
         raise NotFoundError(f"there is nothing to draw: {answer['text']}", "show it as text")
     return answer["text"], answer["charts"]
-
-
-def _pyplot() -> ModuleType:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise UnsupportedError("drawing needs matplotlib", "pip install matplotlib") from error
-    module: ModuleType = pyplot
-    return module
 
 
 def _draw(chart: Record, ax: Axes, beside: bool = False) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._core.checks import checked, checked_list, listed
 from .._core.defaults import SAMPLING_RATE
+from .._core.packages import imported
 from ..errors import InvalidArgumentError, UnsupportedError
 from .decoding import Array, check_count, check_rate, find_resampler, load_audio
 
@@ -132,10 +133,7 @@ class BlockConvolution:
 
     def __call__(self, clip: Array) -> Array:
         """The augmented clip, float32, of the same length."""
-        try:
-            from scipy import fft
-        except ImportError as error:
-            raise UnsupportedError("reverberation needs scipy", "pip install scipy") from error
+        fft = imported("scipy.fft", "reverberation")
         if self._spectrum is None:
             self._spectrum = fft.rfft(self._impulse, self._block)
         step = self._block - len(self._impulse) + 1  # more than half a block: a tail reaches one block further

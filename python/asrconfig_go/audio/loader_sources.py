@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
 from .._core.output import kind_of
+from .._core.packages import need
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key
 from ..data.scan import scan_audio
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _MAX_CLIPS = 512  # a second is enough for fewer
 _LONGEST_S = 300.0  # read of one file
 _MODELS_OWN = {"input_values", "input_features"}
+_DECODING = ("measuring how fast files are decoded", "soundfile")
 _GETITEM = "the dataset's own __getitem__"
 
 
@@ -135,7 +136,7 @@ def _hf_row(dataset: Dataset, column: str, row: int, clip: Clip) -> Reading:
 
 
 def _files(source: Source, drawn: random.Random, seed: int) -> LoaderItems:
-    _need_soundfile()
+    need(*_DECODING)
     path = Path(source.data) if source.kind == "path" else None
     if path is not None and ".tar" in path.name.lower() and user_path(path, "dataset").is_file():
         return _shard(user_path(path, "dataset"))
@@ -172,13 +173,8 @@ def _suffix(name: str) -> str:
     return Path(name).suffix.lstrip(".") or "bytes"
 
 
-def _need_soundfile() -> None:
-    if importlib.util.find_spec("soundfile") is None:
-        raise UnsupportedError("decoding files is measured with soundfile", "pip install soundfile")
-
-
 def _shard(path: Path) -> LoaderItems:
-    _need_soundfile()
+    need(*_DECODING)
     return LoaderItems(partial(_shard_items, path), f"tarfile and soundfile, from the beginning of {path.name}")
 
 
@@ -210,7 +206,7 @@ def _parquet(path: Path) -> pa.Table:
 
 
 def _table_rows(table: pa.Table, drawn: random.Random) -> LoaderItems:
-    _need_soundfile()
+    need(*_DECODING)
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
     column = table.column(audio_column(table.schema))

@@ -21,6 +21,7 @@ from .._core.files import read_object
 from .._core.modules import versions
 from .._core.out_of_memory import first_line
 from .._core.output import kind_of, with_article
+from .._core.packages import imported, need
 from ..audio.collators import readable
 from ..config import TrainingConfig
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
@@ -119,7 +120,8 @@ def benchmark_training(
     """
     from .runner import TimeBudget
 
-    trainer_class = trainer_class or _trainer()
+    need("a benchmark", "torch", "transformers", "accelerate")
+    trainer: type[Trainer] = trainer_class or imported("transformers", "a benchmark").Trainer
     from .blocks import (
         Bench,
         checked_folder,
@@ -152,8 +154,8 @@ def benchmark_training(
     workers = most_workers(plan, before, choices.sweep, hardware.cpu.usable_cores)
     steps, warm_up = max(steps, _ROUNDS_OF_WORKERS * workers), max(warm_up, workers)
     sample = draw(dataset, durations_of(dataset, durations), steps, plan.effective_batch_size, plan.max_length_s, seed)
-    options = processor_option(trainer_class, processor)
-    bench = Bench(model, sample, collator, trainer_class, options, seed, warm_up)
+    options = processor_option(trainer, processor)
+    bench = Bench(model, sample, collator, trainer, options, seed, warm_up)
     setting = Setting(
         model=name or type(model).__name__, device=_device(hardware),
         versions={"python": platform.python_version(), **versions(_PACKAGES)},
@@ -164,18 +166,6 @@ def benchmark_training(
     place = Place.here(hardware.cpu.usable_cores)
     with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
         return Benchmark(bench, Side(PLAN, both, plan), before, setting, place, choices).run()
-
-
-def _trainer() -> type[Trainer]:
-    try:
-        from transformers import Trainer as installed
-    except ImportError as error:
-        raise UnsupportedError(
-            f"a benchmark trains, which needs transformers, torch and accelerate: {error}",
-            "pip install transformers torch accelerate",
-        ) from error
-    trainer_class: type[Trainer] = installed
-    return trainer_class
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -21,8 +21,9 @@ from .._core.checks import checked
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import save_whole
 from .._core.output import show, show_json, write
+from .._core.packages import need
 from ..benchmark.measurements import ENOUGH_ROUNDS
-from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from ..errors import InvalidArgumentError, NotFoundError
 from ..predict.hardware import kernel_profile, store_kernel_table, stored_kernel_tables
 from .options import add_output_options, add_quiet, command_line, passed_on, save_plot, show_result, with_progress
 
@@ -146,10 +147,9 @@ def _profile_gpu(arguments: argparse.Namespace) -> int:
     if arguments.list:
         show("\n".join(stored_kernel_tables()) or "no kernels were measured: asrconfig profile-gpu")
         return 0
-    try:
-        from ..benchmark.kernel_timing import measure_kernels
-    except ImportError as error:
-        raise UnsupportedError("measuring kernels requires torch", "pip install torch") from error
+    need("measuring kernels", "torch")
+    from ..benchmark.kernel_timing import measure_kernels
+
     table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=not arguments.quiet)
     if arguments.output:  # before the table is checked: one that plans refuse may be worth a look
         save_whole(Path(arguments.output), json.dumps(table, indent=1).encode())

@@ -16,6 +16,7 @@ from .._core import native
 from .._core.checks import Cluster
 from .._core.files import cache_folder
 from .._core.output import Advance
+from .._core.packages import imported
 from ..errors import AsrConfigError, NotFoundError, UnsupportedError
 from .scan_result import PAGE
 from .scan_rows import Piece, ScanInput
@@ -72,10 +73,7 @@ def _by_ray(task: Task) -> Iterator[Any]:
 
     A task takes a machine, as the scanner reads with all cores.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise UnsupportedError("a scan by ray needs the package ray", "pip install ray") from error
+    ray = imported("ray", "a scan by ray")
     if not ray.is_initialized():
         _reach(os.environ.get("RAY_ADDRESS") or (_RUNNING.read_text().strip() if _RUNNING.is_file() else ""))
         ray.init(log_to_driver=False)
@@ -105,15 +103,11 @@ def _by_spark(task: Task) -> Iterator[Any]:
 
     What executors send is kept on their disks until the driver takes it, one partition after another.
     """
-    try:
-        from pyspark import StorageLevel
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UnsupportedError("a scan by spark needs the package pyspark", "pip install pyspark") from error
-    context = SparkSession.builder.getOrCreate().sparkContext
+    pyspark = imported("pyspark", "a scan by spark")
+    context = imported("pyspark.sql", "a scan by spark").SparkSession.builder.getOrCreate().sparkContext
     count = context.defaultParallelism
     parts = context.parallelize(range(count), count).map(lambda index: task(index, count))
-    parts.persist(StorageLevel.DISK_ONLY).count()
+    parts.persist(pyspark.StorageLevel.DISK_ONLY).count()
     return parts.toLocalIterator()  # type: ignore[no-any-return]
 
 

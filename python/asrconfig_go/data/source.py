@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._core.output import kind_of
-from ..errors import InvalidArgumentError, UnsupportedError
+from .._core.packages import imported
+from ..errors import InvalidArgumentError
 from .scan_result import DatasetProfile, ScanResult
 
 if TYPE_CHECKING:
@@ -192,10 +193,6 @@ def open_stream(names: Sequence[str | os.PathLike[str]]) -> datasets.IterableDat
             f"cannot stream {', '.join(map(str, names[:1]))}",
             'pass addresses of .tar shards or of .parquet files, such as "https://example.org/train-00.tar"',
         )
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise UnsupportedError(
-            f"streaming {names[0]} needs the package datasets", "pip install datasets, or download the files first"
-        ) from None
+    hint = "pip install datasets, or download the files first"
+    load_dataset = imported("datasets", f"streaming {names[0]}", hint).load_dataset
     return load_dataset(builders.pop(), data_files=list(names), split="train", streaming=True)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.files import from_storage
 from .._core.output import listed
-from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
+from .._core.packages import imported
+from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError
 from .columns import arrow_request, audio_column, axes_of_type, is_audio, text, text_column, texts_of
 from .scan_rows import Piece, PreparedRows, ScanInput, Text, input_column, stored_piece
 from .source import EVALUATION, TRAIN
@@ -174,7 +175,7 @@ def read_parquet(files: list[Path], *, sample_size: int | None, seed: int, train
 
     With ``trained`` those of the split train, or its rows by a column ``split``, where there are any.
     """
-    _need_pyarrow(str(files[0]))
+    imported("pyarrow", f"reading {files[0]}")
     splits = files_by_split(files) if trained else {}
     files = next((splits[name] for name in TRAIN if name in splits), files)
     readers = _Files(files)
@@ -297,9 +298,7 @@ def read_table(table: pa.Table, label: str) -> ScanInput:
 
 def frame_table(frame: Any) -> pa.Table:
     """A ``pandas.DataFrame`` as a ``pyarrow.Table``; columns of texts and numbers are texts."""
-    _need_pyarrow("a DataFrame")
-    import pyarrow as pa
-
+    pa = imported("pyarrow", "reading a DataFrame")
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -307,18 +306,9 @@ def frame_table(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame.assign(**mixed), preserve_index=False)
 
 
-def _need_pyarrow(subject: str) -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise InvalidArgumentError(f"reading {subject} needs the package pyarrow", "pip install pyarrow") from None
-
-
 def read_arrow_file(path: Path) -> ScanInput:
     """An Arrow file or stream, as datasets keeps them, mapped into memory."""
-    _need_pyarrow(str(path))
-    import pyarrow as pa
-
+    pa = imported("pyarrow", f"reading {path}")
     try:
         try:
             table = pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
@@ -333,14 +323,9 @@ def read_saved(folder: Path) -> Dataset | DatasetDict | None:
     """The dataset that ``save_to_disk`` wrote into a folder, None when it is no such folder."""
     if not any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
         return None
+    datasets = imported("datasets", f"reading {folder}, a saved dataset,")
     try:
-        from datasets import load_from_disk
-    except ImportError:
-        raise InvalidArgumentError(
-            f"{folder} is a saved dataset, and the package datasets is not installed", "pip install datasets"
-        ) from None
-    try:
-        return from_storage(folder, lambda: load_from_disk(str(folder)))
+        return from_storage(folder, lambda: datasets.load_from_disk(str(folder)))
     except (OSError, ValueError, KeyError) as error:
         if isinstance(error, AsrConfigError):
             raise

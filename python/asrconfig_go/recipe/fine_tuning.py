@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from .._core.files import save_whole
 from .._core.hub import TOKEN, explained, offline, without_retries
 from .._core.output import first_process
+from .._core.packages import need
 from ..config import TrainingConfig
 from ..errors import AsrConfigError, NotFoundError
 from ..plan.training_arguments import check_settings
 from .fine_tune_options import FineTuneOptions, FineTuneResult
 from .fine_tune_run import MODEL_FILES, FineTuneRun, output_folder
-from .speech_data import column, need
+from .speech_data import column
 from .speech_sources import load_speech
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from .._core.checks import check_seed
 from .._core.hub import OFFLINE, from_hub
 from .._core.modules import bare, class_for
+from .._core.packages import need
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace.tiny_models import TINY, TINY_WAV2VEC2
 from .processors import TINY_CTC, by_characters, config_of, family, tiny_model
-from .speech_data import need
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, ProcessorMixin, Wav2Vec2Config, Wav2Vec2ForCTC

@@ -13,10 +13,10 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub, offline, without_retries
 from .._core.modules import SpeechKind, class_for, speech_kind
 from .._core.output import with_article
+from .._core.packages import need
 from ..errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model
 from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY
-from .speech_data import need
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin

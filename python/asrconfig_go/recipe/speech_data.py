@@ -7,14 +7,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from .._core.declared import WORDS
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import box, plural, visible
-from ..errors import EmptyDatasetError, UnsupportedError
+from ..errors import EmptyDatasetError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -305,10 +304,3 @@ def _with_texts(dataset: Dataset, change: Callable[[str], str], report: Cleaning
         texts.append(change(before or ""))
         report.add(before or "", texts[-1])
     return keep_rows(with_column(dataset, "text", texts), [row for row, text in enumerate(texts) if text])
-
-
-def need(feature: str, *packages: str) -> None:
-    """Raise ``UnsupportedError`` naming those of ``packages`` that are not installed."""
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        raise UnsupportedError(f"{feature} needs {', '.join(missing)}", f"pip install {' '.join(missing)}")

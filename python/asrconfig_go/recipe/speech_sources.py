@@ -13,6 +13,7 @@ import numpy as np
 from .._core.checks import check_seed, checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed, shortened
+from .._core.packages import need
 from .._core.render import plural
 from ..audio.clip_cache import usable_cores
 from ..audio.decoding import is_silent, load_clip
@@ -25,7 +26,7 @@ from ..data.source import EVALUATION, TRAIN, open_source
 from ..data.splits import splits_of
 from ..data.table_sources import dataset_texts
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError, StorageError, UnsupportedError
-from .speech_data import SpeechData, column, keep_rows, need, with_column
+from .speech_data import SpeechData, column, keep_rows, with_column
 
 if TYPE_CHECKING:
     from datasets import Dataset

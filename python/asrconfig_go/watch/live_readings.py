@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from .._core import native
 from .._core.checks import checked
+from .._core.packages import imported
 from .._core.records import to_json
 from .._core.render import NARROWEST, WIDEST, WIDTH, Record, text, visible
-from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..errors import AsrConfigError, InvalidArgumentError
 from .memory_monitor import MemoryMonitor
 from .telemetry import MemorySnapshot
 from .watch_records import Activity, Alert, RunLogGPU, RunLogHost
@@ -302,16 +303,11 @@ class MetricsServer:
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
         if not 0 <= checked("port", port, int) <= 65535:
             raise InvalidArgumentError(f"invalid port = {port}", "pass 1 to 65535, or 0 for a free one")
-        try:
-            from prometheus_client import CollectorRegistry, start_http_server
-        except ImportError as error:
-            raise UnsupportedError(
-                "the Prometheus endpoint needs prometheus_client", "pip install prometheus-client"
-            ) from error
-        registry = CollectorRegistry()
+        client = imported("prometheus_client", "the Prometheus endpoint", "pip install prometheus-client")
+        registry = client.CollectorRegistry()
         registry.register(MonitorCollector(monitor))
         try:
-            self._server, self._thread = start_http_server(port, _HOST, registry)
+            self._server, self._thread = client.start_http_server(port, _HOST, registry)
         except OSError as error:
             raise InvalidArgumentError(
                 f"port {port} of {_HOST} cannot be taken: {error.strerror or error}", "pass another one, or 0"
