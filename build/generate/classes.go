@@ -20,6 +20,7 @@ var pythonClasses = map[string]pythonClass{
 	"profile.Duplicates": {Package: "data", Name: "Duplicates"},
 	"profile.Sampling":   {Package: "data", Name: "Sampling"},
 	"profile.Dataset":    {Package: "data", Name: "DatasetRecord"},
+	"dataset.TableRow":   {Package: "data", Name: "ManifestRow"},
 
 	"profile.Process":  {Package: "predict", Name: "GPUProcess"},
 	"profile.GPU":      {Package: "predict", Name: "GPU"},

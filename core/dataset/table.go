@@ -21,15 +21,22 @@ type Table struct {
 	seen   map[string]bool
 }
 
-// TableRow is what one row says of its clip.
+// TableRow is one row of a manifest, or a file of a folder.
 type TableRow struct {
-	Path    string    `json:"path"`    // absolute; of a bad line its file and number
-	Offset  float64   `json:"offset"`  // seconds from which on the file is meant
-	Seconds float64   `json:"seconds"` // of a piece; 0: to the end of the file
-	Piece   bool      `json:"piece"`   // the row selects a part of the file
-	Text    *string   `json:"text"`
-	Extra   []*string `json:"extra"` // the columns that were asked for
-	Error   string    `json:"error"` // why the line cannot be read
+	// Path is absolute; of a line that cannot be read its file and number.
+	Path string `json:"path"`
+	// Offset is the number of seconds from which on the file is meant.
+	Offset float64 `json:"offset"`
+	// Seconds is the duration of a piece; 0: to the end of the file.
+	Seconds float64 `json:"seconds"`
+	// Piece is whether the row selects a part of the file.
+	Piece bool `json:"piece"`
+	// Text is the transcript, null without one.
+	Text *string `json:"text"`
+	// Extra are the columns that were asked for, null where none has a value.
+	Extra []*string `json:"extra"`
+	// Error is why the line cannot be read, "" where it can.
+	Error string `json:"error"`
 }
 
 // errNoColumn ends a listing without a column of paths, whose columns are known then.

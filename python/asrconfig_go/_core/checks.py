@@ -41,6 +41,15 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
+def in_range(name: str, value: object, low: float, high: float, hint: str, kind: type = float) -> Any:
+    """A number of ``kind`` from ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
+    number = checked(name, value, kind)
+    if not low <= number <= high:
+        bounds = f"{low} and {high}" if kind is int else f"{low:g} and {high:g}"
+        raise InvalidArgumentError(f"{name} = {number} is not between {bounds}", hint)
+    return number
+
+
 def one_of(name: str, value: T, allowed: Sequence[object]) -> T:
     """Return ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
     if any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):

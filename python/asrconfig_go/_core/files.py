@@ -32,12 +32,7 @@ _NAMES = (
     "ENETRESET", "ECONNABORTED", "ECONNRESET", "ECONNREFUSED", "ESHUTDOWN",
 )  # fmt: skip
 _NUMBERS = frozenset(getattr(errno, name) for name in _NAMES if hasattr(errno, name))
-_NOT_OF_SOCKETS = (
-    errno.EIO,
-    getattr(errno, "ENOTCONN", -1),
-    getattr(errno, "ESTALE", -1),
-    getattr(errno, "EREMOTEIO", -1),
-)
+_NOT_OF_SOCKETS = tuple(getattr(errno, name, -1) for name in ("EIO", "ENOTCONN", "ESTALE", "EREMOTEIO"))
 # Where libraries and processes hand on only the text.
 _TEXTS = (
     "input/output error", "transport endpoint is not connected", "stale file handle", "stale nfs file handle",

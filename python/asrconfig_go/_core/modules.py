@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import InvalidArgumentError, UnsupportedError
-from .checks import check_seed, checked
+from .checks import check_seed, in_range
 from .packages import need
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def add_lora(model: Module, rank: int, *, seed: int = 0) -> PeftModel:
         7692
     """
     check_seed(seed)
-    _check(model, checked("lora_rank", rank, int))
+    _check(model, rank)
     import peft
     import torch
 
@@ -212,8 +212,7 @@ def check_planned_adapters(model: Module, rank: int) -> None:
 
 
 def _check(model: Module, rank: int) -> None:
-    if not 1 <= rank <= _MAX_RANK:
-        raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MAX_RANK}", "pass 8 to 64")
+    in_range("lora_rank", rank, 1, _MAX_RANK, "pass 8 to 64", int)
     if lora_rank(model):
         raise InvalidArgumentError(
             f"the {type(bare(model)).__name__} has adapters of rank {lora_rank(model)}", "pass it without lora_rank"

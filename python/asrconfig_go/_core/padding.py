@@ -131,13 +131,9 @@ def trimmed(inputs: B, length: int) -> B:
 
 
 def micro_batches(inputs: B, groups: Iterable[tuple[list[int], int]]) -> Iterator[B]:
-    """The clips of each group, in their order, trimmed as ``trimmed`` does.
+    """The clips of each group, its rows and the length of its input, in their order, trimmed as ``trimmed`` does.
 
     Labels are read once for all groups, and only what is left after trimming is copied.
-
-    Args:
-        inputs: A batch.
-        groups: The rows of each micro-batch, and the length to which its input is truncated.
     """
     measures = layout(inputs)
     label_ends = [] if measures is None else _label_ends(inputs, measures)
@@ -171,13 +167,7 @@ def _label_ends(inputs: object, measures: Layout) -> list[int]:
 
 
 def trimmed_clips(batch: object, clips: list[B], model: torch.nn.Module) -> list[B]:
-    """Trim each clip to its own length, but not below what ``model`` can train on.
-
-    Args:
-        batch: The collated batch that the clips are from, by which their lengths are known.
-        clips: Every clip of it in order, each as a batch of one.
-        model: The model that is to compute the clips alone.
-    """
+    """Trim each clip of ``batch``, a batch of one, to its own length, but not below what ``model`` can train on."""
     padded_length, min_length = extent(batch).length, min_trimmed_length(model)
     lengths = (min(max(length, min_length), padded_length) for length in clip_lengths(batch))
     return [trimmed(clip, length) for clip, length in zip(clips, lengths, strict=True)]

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .._core.checks import checked, checked_list, listed
+from .._core.checks import checked_list, in_range, listed
 from .._core.defaults import SAMPLING_RATE
 from .._core.packages import imported
 from ..errors import InvalidArgumentError, UnsupportedError
-from .decoding import Array, check_count, check_rate, find_resampler, load_audio
+from .decoding import Array, check_rate, find_resampler, load_audio
 
 _SMALLEST = 8192  # samples of a block
 _RANGE = (0.5, 2.0)
@@ -54,9 +54,7 @@ def _power(clip: Array) -> float:
 
 
 def _check_probability(probability: float) -> None:
-    """Raise ``InvalidArgumentError`` outside 0 to 1."""
-    if not 0 <= checked("probability", probability, float) <= 1:
-        raise InvalidArgumentError(f"probability = {probability} is not between 0 and 1", "1.0 changes every clip")
+    in_range("probability", probability, 0, 1, "1.0 changes every clip")
 
 
 def _check_range(name: str, value: object, low: float, high: float, usual: str) -> tuple[float, float]:
@@ -252,9 +250,9 @@ class Reverberation:
             InvalidArgumentError: A value is out of its range.
         """
         low, high = _check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
-        check_count("count", count, 1, _MAX_ROOMS, "32 is enough")
+        in_range("count", count, 1, _MAX_ROOMS, "32 is enough", int)
         check_rate(sample_rate)
-        generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
+        generator = np.random.default_rng(in_range("seed", seed, 0, 2**64 - 1, "0", int))
         return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:

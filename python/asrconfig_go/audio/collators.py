@@ -75,7 +75,11 @@ def extractor_of(processor: ProcessorMixin) -> Any:
     for name in ("feature_extractor", "audio_processor"):
         if getattr(processor, name, None) is not None:
             return getattr(processor, name)
-    raise InvalidArgumentError(
+    raise _no_extractor(processor)
+
+
+def _no_extractor(processor: ProcessorMixin) -> InvalidArgumentError:
+    return InvalidArgumentError(
         f"{type(processor).__name__} has no feature extractor for audio",
         "pass the model's processor, such as AutoProcessor.from_pretrained(…)",
     )
@@ -269,10 +273,7 @@ def _inputs_and_labels(
     processor = collator.processor
     extractor = getattr(processor, "feature_extractor", processor)
     if not hasattr(extractor, "sampling_rate") or not hasattr(extractor, "pad"):
-        raise InvalidArgumentError(
-            f"{type(processor).__name__} has no feature extractor for audio",
-            "pass the model's processor, such as AutoProcessor.from_pretrained(…)",
-        )
+        raise _no_extractor(processor)
     multiple = collator.pad_to_multiple_of or own_multiple(processor)
     batch = model_inputs(rows, extractor, collator.load, collator.augment, multiple)
     return batch, labels_of(rows, getattr(processor, "tokenizer", None), ended=ended)

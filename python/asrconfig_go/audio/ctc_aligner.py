@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.checks import checked
+from .._core.checks import in_range
 from .._core.defaults import SAMPLING_RATE
 from ..data.label_rules import limits_of, repeats
 from ..data.segments import Segment, part_of
@@ -113,8 +113,7 @@ class CTCAligner:
     """
 
     def __init__(self, model: PreTrainedModel, processor: ProcessorMixin, *, min_confidence: float = 0.5) -> None:
-        if not 0 <= checked("min_confidence", min_confidence, float) <= 1:
-            raise InvalidArgumentError(f"min_confidence = {min_confidence} is not from 0 to 1", "leave it out")
+        in_range("min_confidence", min_confidence, 0, 1, "leave it out")
         limits = limits_of(model)
         if limits.positions is not None:
             raise InvalidArgumentError(

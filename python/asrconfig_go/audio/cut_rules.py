@@ -57,15 +57,7 @@ _TOO_LONG: dict[CutRule, str] = {
 
 
 def levels_of(audio: object, duration: float) -> Array:
-    """The power of each frame of 0.02 s, smoothed over 0.1 s.
-
-    Args:
-        audio: What ``load_audio`` decodes: a path, bytes, a dictionary or samples.
-        duration: Its length in seconds.
-
-    Raises:
-        AsrConfigError: Where it cannot be decoded.
-    """
+    """The power of each frame of 0.02 s of what ``load_audio`` decodes, smoothed over 0.1 s."""
     samples_per_frame = round(_FRAME_S * SAMPLING_RATE)
     blocks = []
     for start in np.arange(0.0, duration, _BLOCK_S):
@@ -103,15 +95,7 @@ def silent_cuts(levels: Array, duration: float, limit_s: float) -> tuple[list[fl
     """Cut a recording into pieces of at most ``limit_s``, at silences near an even division.
 
     A cut is at the silent frame nearest to the end of an even piece. Without a silent frame up to the limit, it is at
-    the quietest one.
-
-    Args:
-        levels: The power of its frames, as ``levels_of`` returns it.
-        duration: Its length in seconds.
-        limit_s: The longest piece.
-
-    Returns:
-        The times of the cuts in order, and how many of them are in no silence.
+    the quietest one. Returns the times of the cuts in order, and how many of them are in no silence.
     """
     cuts: list[float] = []
     loud, start, threshold = 0, 0.0, _silence_threshold(levels)
@@ -140,27 +124,18 @@ def _frames_centred_within(levels: Array, start: float, end: float) -> tuple[int
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A part of a clip from ``start`` to ``end``, with its text, which is empty where the clip has none."""
-
-    start: float
-    end: float
-    text: str
-
-
-@dataclass(frozen=True)
 class CutClip:
     """A clip that was cut.
 
     Attributes:
         rule: The rule by which it was cut.
-        pieces: Its pieces in order.
+        pieces: Its pieces in order, whose texts are empty where it has none.
         lost: Seconds of it that are in no piece, by reason.
         loud: Cuts in no silence, as there was none near enough.
     """
 
     rule: CutRule
-    pieces: list[Piece]
+    pieces: list[Segment]
     lost: dict[str, float] = field(default_factory=dict)
     loud: int = 0
 
@@ -189,18 +164,9 @@ class CutSettings:
 def cut_clip(audio: object, duration: float, text: str, segments: Any, settings: CutSettings) -> CutClip | str:
     """Cut ``audio`` by the first rule that applies: timestamps of its text, an alignment of it, or silences.
 
-    Args:
-        audio: What ``load_audio`` decodes.
-        duration: Its length in seconds.
-        text: Its transcript, which may have Whisper's timestamps; empty without one.
-        segments: The value of the dataset's column of segments; None without one.
-        settings: The limits of a piece, and the aligner.
-
-    Returns:
-        The clip in pieces, or in words why it is not cut.
-
-    Raises:
-        StorageError: Where its storage does not answer. Any other error of reading is the reason returned.
+    ``text`` is its transcript, which may have Whisper's timestamps, ``segments`` the value of the dataset's column of
+    segments. Returns the clip in pieces, or in words why it is not cut. Raises ``StorageError`` where its storage does
+    not answer; any other error of reading is the reason returned.
     """
     try:
         timed = _timed(audio, duration, text, segments)
@@ -217,7 +183,7 @@ def cut_clip(audio: object, duration: float, text: str, segments: Any, settings:
     try:
         if not spoken and not problem:
             cuts, loud = silent_cuts(levels_of(audio, duration), duration, settings.limit_s)
-            pieces = [Piece(a, b, "") for a, b in itertools.pairwise([0.0, *cuts, duration])]
+            pieces = [Segment(a, b, "") for a, b in itertools.pairwise([0.0, *cuts, duration])]
             return CutClip("silence", pieces, loud=loud)
         if spoken and settings.align is not None:
             return _aligned(audio, duration, spoken, settings, settings.align)
@@ -261,12 +227,12 @@ def _in_groups(
     )
     min_confidence = settings.align.min_confidence if settings.align and rule == "alignment" else 0.0
     lost = dict[str, float]()
-    pieces: list[Piece] = []
+    pieces: list[Segment] = []
     for group in groups:
         if _confidence(timed[group.first : group.last]) < min_confidence:
             _add(lost, f"aligned with a confidence below {min_confidence:g}", group.end - group.start)
         else:
-            pieces.append(Piece(group.start, group.end, joined(texts[group.first : group.last])))
+            pieces.append(Segment(group.start, group.end, joined(texts[group.first : group.last])))
     for i in too_long:
         _add(lost, _TOO_LONG[rule], edges[i + 1] - edges[i])
     pauses = edges[-1] - edges[0] - sum(lost.values()) - sum(piece.end - piece.start for piece in pieces)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._core.checks import checked
+from .._core.checks import in_range
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage, read_through, user_path
 from .._core.output import kind_of
@@ -207,15 +207,7 @@ def _soundfile(name: str) -> Any:
 
 def check_rate(sample_rate: int, name: str = "sample_rate") -> None:
     """Raise ``InvalidArgumentError`` outside 1000 to 1 000 000 Hz; ``name`` is the argument's."""
-    check_count(name, sample_rate, *RATES, "16000 is usual")
-
-
-def check_count(name: str, value: object, low: int, high: int, usual: str) -> int:
-    """A whole number from ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
-    number = int(checked(name, value, int))
-    if not low <= number <= high:
-        raise InvalidArgumentError(f"{name} = {number} is not between {low} and {high}", usual)
-    return number
+    in_range(name, sample_rate, *RATES, "16000 is usual", int)
 
 
 def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:

@@ -93,20 +93,9 @@ def model_inputs(
     """The padded tensors that ``extractor`` makes of the rows' audio, or of the input that they hold already.
 
     Each clip is prepared alone and then padded. So it is normalised over its own samples even where the extractor makes
-    no attention mask; clips prepared together would be normalised with their padding.
-
-    Args:
-        rows: Rows with ``"audio"``, ``"input_values"`` or ``"input_features"``.
-        extractor: The processor's feature extractor.
-        load: Reads a clip.
-        augment: What is applied to clips, except to rows whose ``"augment"`` is false.
-        multiple: Lengths are padded to a multiple of it; None, and with an extractor of a fixed length, for 1.
-
-    Returns:
-        The tensors by name.
-
-    Raises:
-        InvalidArgumentError: For rows without audio, and for augmentations of rows without it.
+    no attention mask; clips prepared together would be normalised with their padding. ``augment`` is not applied to
+    rows whose ``"augment"`` is false; lengths become a ``multiple``, unless the extractor has a fixed length. Raises
+    ``InvalidArgumentError`` for rows without audio, and for augmentations of rows without it.
     """
     name = next((name for name in _PREPARED if rows and name in rows[0]), None)
     multiple = 1 if multiple is None or fixed_length(extractor) else multiple

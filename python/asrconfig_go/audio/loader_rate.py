@@ -18,7 +18,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, TypedDict
 
-from .._core.checks import checked
+from .._core.checks import in_range
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import cache_folder, read_object, user_path, write_whole
 from .._core.modules import versions
@@ -156,9 +156,7 @@ def measure_loader(
         >>> rate.how, rate.resampled
         ('soundfile', 0)
     """
-    budget = checked("seconds", seconds, float)
-    if not 0.05 <= budget <= 60:
-        raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 is enough")
+    budget = in_range("seconds", seconds, 0.05, 60, "1.0 is enough")
     check_rate(sampling_rate, "sampling_rate")
     source = loader_items(open_source(dataset), sampling_rate=sampling_rate, seed=seed, row_seconds=row_seconds)
     if source.in_memory and processor is None:

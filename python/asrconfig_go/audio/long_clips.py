@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.declared import WORDS
 from .._core.files import cache_folder, write_whole
-from .._core.output import ProgressBar, first_of, kind_of, with_article
+from .._core.output import ProgressBar, first_of, kind_of, shortened, with_article
 from .._core.render import plural
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key, text_columns, usual_columns
 from ..data.label_rules import Limits
-from ..data.segments import SEGMENT_COLUMNS, named_range, part_of
+from ..data.segments import SEGMENT_COLUMNS, Segment, named_range, part_of
 from ..data.source import open_source
 from ..data.table_sources import schema_of
 from .ctc_aligner import CTCAligner
-from .cut_rules import CutClip, CutSettings, Piece, cut_clip
+from .cut_rules import CutClip, CutSettings, cut_clip
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -103,12 +103,8 @@ def _by_kind(reasons: Iterable[str]) -> dict[str, int]:
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
         kinds.setdefault("".join(c for c in reason if not c.isdigit() and c not in ".-"), []).append(reason)
-    return {_named(group): len(group) for group in kinds.values()}
-
-
-def _named(group: list[str]) -> str:
-    first = group[0] if len(group[0]) <= _SHOWN else f"{group[0][: _SHOWN - 1]}…"
-    return first if len(set(group)) == 1 else f"{first}, and similar"
+    firsts = ((group, shortened(group[0], _SHOWN)) for group in kinds.values())
+    return {first if len(set(group)) == 1 else f"{first}, and similar": len(group) for group, first in firsts}
 
 
 def table_problem(dataset: Dataset) -> str:
@@ -126,7 +122,7 @@ def table_problem(dataset: Dataset) -> str:
 
 
 def table_with_pieces(
-    dataset: Dataset, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Piece]]
+    dataset: Dataset, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Segment]]
 ) -> Dataset:
     """These ``rows`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
     from datasets import concatenate_datasets
@@ -148,7 +144,7 @@ def _scaled(values: Sequence[Any], shares: Sequence[float]) -> list[Any]:
     return [None if value is None else round(value) for value in new] if integers else new
 
 
-def _pieces(dataset: Dataset, seconds: Sequence[float], rows: list[tuple[int, Piece]]) -> Dataset:
+def _pieces(dataset: Dataset, seconds: Sequence[float], rows: list[tuple[int, Segment]]) -> Dataset:
     import pyarrow as pa
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -174,7 +170,7 @@ def _pieces(dataset: Dataset, seconds: Sequence[float], rows: list[tuple[int, Pi
     return Dataset(InMemoryTable(table), info=dataset.info.copy(), split=dataset.split)
 
 
-def _audio(dataset: Dataset, column: str, rows: list[tuple[int, Piece]], struct: bool) -> Sequence[object]:
+def _audio(dataset: Dataset, column: str, rows: list[tuple[int, Segment]], struct: bool) -> Sequence[object]:
     names: dict[int, str] = {}
     undecoded = open_source(dataset).stored([column])
     for row, _ in rows:
@@ -223,7 +219,7 @@ def _first(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
     return next(iter(usual_columns(row, names)), None)
 
 
-def _piece(item: Any, piece: Piece) -> Any:
+def _piece(item: Any, piece: Segment) -> Any:
     audio = audio_key(item)
     if audio is None:
         return part_of(item, piece.start, piece.end)

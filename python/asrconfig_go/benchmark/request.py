@@ -15,7 +15,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .._core.checks import check_seed, checked
+from .._core.checks import check_seed, checked, in_range
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import read_object
 from .._core.modules import versions
@@ -170,8 +170,8 @@ def benchmark_training(
 
 def _check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
-        if value is not None and (checked(name, value, int) < 1 or value > 65_536):
-            raise InvalidArgumentError(f"{name} = {value} is not between 1 and 65536", "leave it out for the usual")
+        if value is not None:
+            in_range(name, value, 1, 65_536, "leave it out for the usual", int)
 
 
 def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:

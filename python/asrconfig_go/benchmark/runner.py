@@ -89,21 +89,11 @@ class _Progress:
 
 
 class Benchmark:
-    """One benchmark, which is run once."""
+    """One benchmark of ``plan``, compared with ``original`` if there is one, which is run once."""
 
     def __init__(
         self, bench: Bench, plan: Side, original: Side | None, setting: Setting, place: Place, choices: BenchmarkOptions
     ) -> None:
-        """Prepare a benchmark.
-
-        Args:
-            bench: The model, the clips and the collator that all sides train with.
-            plan: The plan's side.
-            original: The side that it is compared with; None to compare nothing.
-            setting: The benchmark's numbers, as its result reports them.
-            place: This machine.
-            choices: The parts to measure.
-        """
         self._bench, self._setting, self._place, self._choices = bench, setting, place, choices
         self._plan = BenchmarkRun(plan)
         self._original = None if original is None else BenchmarkRun(original)
@@ -113,14 +103,10 @@ class Benchmark:
         self._config = plan.plan
 
     def run(self) -> BenchmarkResult:
-        """Measure all parts, or as many as the time allows.
+        """Measure all parts, or as many as the time and Ctrl-C allow.
 
-        Returns:
-            The result; of what was measured so far after Ctrl-C, and once the time is up.
-
-        Raises:
-            KeyboardInterrupt: At Ctrl-C before a block of the plan was measured.
-            InvalidArgumentError: Where the time was up before that, and where a training step fails.
+        Raises ``KeyboardInterrupt`` at Ctrl-C before a block of the plan was measured, ``InvalidArgumentError`` where
+        the time was up before that, and where a training step fails.
         """
         monitor, problem = None, ""
         try:

@@ -188,7 +188,7 @@ def changes(names: Iterable[str], plan: TrainingConfig, place: Place, attention:
     options = tuple(dict.fromkeys(names))
     candidates = list(_changes(plan, place, attention))
     if options == OPTIONS and not place.gpu:
-        skipped = _skipped("compile", "on a CPU it compiles for minutes; name it in sweep to try it")
+        skipped = Change("compile", "", {}, "on a CPU it compiles for minutes; name it in sweep to try it")
         candidates = [skipped if change.option == "compile" else change for change in candidates]
     return [change for name in options for change in candidates if change.option == name]
 
@@ -202,7 +202,7 @@ def _changes(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Cha
     for value, reason in refused.items():
         if value != plan.precision:
             precision = {"fp16": value == "fp16", "bf16": value == "bf16"}
-            yield _skipped("precision", reason, value) if reason else Change("precision", value, precision)
+            yield _change("precision", value, precision, reason)
 
     workers = plan.dataloader_num_workers
     for count in _WORKERS:
@@ -211,52 +211,44 @@ def _changes(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Cha
             loader = {"dataloader_num_workers": count, "dataloader_prefetch_factor": prefetch}
             yield Change("workers", f"{count}", loader)
     if workers == 0:
-        yield _skipped("prefetch", "the plan has no workers, and nobody else prefetches")
-        yield _skipped("persistent", "the plan has no workers")
+        yield Change("prefetch", "", {}, "the plan has no workers, and nobody else prefetches")
+        yield Change("persistent", "", {}, "the plan has no workers")
     else:
         for count in _PREFETCH:
             if count != plan.dataloader_prefetch_factor:
                 yield Change("prefetch", f"{count}", {"dataloader_prefetch_factor": count})
-        yield _skipped("persistent", "counts once an epoch, not in a step: see the loader's time to start workers")
+        once = "counts once an epoch, not in a step: see the loader's time to start workers"
+        yield Change("persistent", "", {}, once)
 
-    if place.gpu:
-        yield _toggled("pin", "dataloader_pin_memory", plan)
-    else:
-        yield _skipped("pin", "there is no GPU to copy to")
+    yield _toggled("pin", "dataloader_pin_memory", plan, "" if place.gpu else "there is no GPU to copy to")
     yield _toggled("compile", "torch_compile", plan)
-    if place.gpu and not plan.deterministic:
-        yield _toggled("cudnn_benchmark", "cudnn_benchmark", plan)
-    else:
-        reason = "the plan is deterministic" if place.gpu else "cuDNN is for NVIDIA GPUs"
-        yield _skipped("cudnn_benchmark", reason)
-    if place.gpu and place.capability >= (8, 0):
-        yield _toggled("tf32", "tf32", plan)
-    else:
-        yield _skipped("tf32", "requires compute capability 8.0 or newer")
+    reason = "the plan is deterministic" if plan.deterministic else ""
+    yield _toggled("cudnn_benchmark", "cudnn_benchmark", plan, reason if place.gpu else "cuDNN is for NVIDIA GPUs")
+    ampere = place.gpu and place.capability >= (8, 0)
+    yield _toggled("tf32", "tf32", plan, "" if ampere else "requires compute capability 8.0 or newer")
     yield _toggled("checkpointing", "gradient_checkpointing", plan)
 
     reason = "" if place.gpu and find_spec("flash_attn") else "needs a GPU and the package flash-attn"
     reason = reason or ("" if plan.precision != "fp32" else "needs 16-bit arithmetic")
     for value, problem in (("eager", ""), ("sdpa", ""), ("flash_attention_2", reason)):
         if value != (plan.attn_implementation or attention):
-            fields = {"attn_implementation": value}
-            yield _skipped("attention", problem, value) if problem else Change("attention", value, fields)
+            yield _change("attention", value, {"attn_implementation": value}, problem)
 
     if plan.micro_batching != "memory":
-        yield _skipped("order", "the Trainer makes the plan's batches")
+        yield Change("order", "", {}, "the Trainer makes the plan's batches")
         return
     for value in ("random", "bucketed"):
         if value != plan.length_handling:
             yield Change("order", value, {"length_handling": value, "group_by_length": False})
 
 
-def _skipped(option: str, reason: str, value: str = "") -> Change:
-    return Change(option, value, {}, reason)
+def _change(option: str, value: str, fields: dict[str, Any], why_not: str) -> Change:
+    return Change(option, value, {} if why_not else fields, why_not)
 
 
-def _toggled(option: str, field: str, plan: TrainingConfig) -> Change:
+def _toggled(option: str, field: str, plan: TrainingConfig, why_not: str = "") -> Change:
     value = not getattr(plan, field)
-    return Change(option, "on" if value else "off", {field: value})
+    return Change(option, "", {}, why_not) if why_not else Change(option, "on" if value else "off", {field: value})
 
 
 @dataclass
@@ -298,14 +290,8 @@ def interleave(
     """Run a block of the plan, of the first other side, of the plan, of the second other side, and so on.
 
     Each block of another side is compared with the mean of the plan's blocks before and after it, so that a machine
-    that gets evenly slower changes no ratio.
-
-    Args:
-        plan: The plan's side, whose ``blocks`` grow.
-        others: The other sides, whose ``blocks``, ``rounds`` and ``beside`` grow.
-        rounds: Blocks of each other side.
-        run: Runs one block. It returns None for a side that fails, and sets the side's ``problem``; the side is then
-            not run again.
+    that gets evenly slower changes no ratio. ``run`` runs one block. It returns None for a side that fails, and sets
+    the side's ``problem``; the side is then not run again.
     """
     last: Block | None = None
     for _ in range(rounds):

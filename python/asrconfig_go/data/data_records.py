@@ -8,6 +8,26 @@ from .._core.declared import RowKind
 
 
 @dataclass(frozen=True)
+class ManifestRow:
+    """One row of a manifest, or a file of a folder."""
+
+    path: str
+    """Absolute; of a line that cannot be read its file and number."""
+    offset: float
+    """The number of seconds from which on the file is meant."""
+    seconds: float
+    """The duration of a piece; 0: to the end of the file."""
+    piece: bool
+    """Whether the row selects a part of the file."""
+    text: str | None
+    """The transcript, None without one."""
+    extra: tuple[str | None, ...]
+    """The columns that were asked for, None where none has a value."""
+    error: str
+    """Why the line cannot be read, ``""`` where it can."""
+
+
+@dataclass(frozen=True)
 class BadFile:
     """A file that is left out, with the reason."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._core.defaults import SAMPLING_RATE
+from .._core.output import shortened
 from .._core.render import plural
 from .label_rules import IGNORED, LabelRules, Limits
 from .source import open_source
@@ -222,8 +223,7 @@ def _of_blank(rules: LabelRules) -> Mismatch | None:
 def shown(path: str, text: str) -> str:
     """A row's path and text, shortened, for ``LabelTally.findings``."""
     path = path if len(path) <= _SHOWN else f"…{path[1 - _SHOWN :]}"
-    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-    return ", ".join(filter(None, (path, repr(text) if text else "")))
+    return ", ".join(filter(None, (path, repr(shortened(text, _SHOWN)) if text else "")))
 
 
 def label_column(dataset: object, names: Sequence[str]) -> str | None:

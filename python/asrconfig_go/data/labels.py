@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.output import first_of, kind_of
+from .._core.output import first_of, kind_of, shortened
 from ..errors import InvalidArgumentError
 from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
 from .label_rules import LabelRules, Limits, limits_of, rules_of
@@ -45,10 +45,9 @@ class InfeasiblePair:
     text: str
 
     def __str__(self) -> str:
-        text = self.text if len(self.text) <= 40 else self.text[:39] + "…"
         return (
             f"[{self.row}] {self.path}: {self.duration_s:.2f} s, {self.labels} labels need {self.needed}, "
-            f"there are {self.available}: {text!r}"
+            f"there are {self.available}: {shortened(self.text, 40)!r}"
         )
 
 

@@ -239,16 +239,9 @@ def grouped(
     """Group neighbouring segments into pieces of at most ``limit_s``, cut at the widest pause of their second half.
 
     Neighbouring groups share an edge, so that together they cover the recording. Only where the pauses around a single
-    segment exceed the limit, half a second of each is kept.
-
-    Args:
-        segments: Segments in order of time.
-        edges: Where to cut: the start of the recording, a time between every two segments, and its end.
-        limit_s: The longest piece.
-        fits: Whether the texts of the segments ``[first, last)`` are short enough for one piece.
-
-    Returns:
-        The groups in order, and the indices of segments that are too long for any.
+    segment exceed the limit, half a second of each is kept. ``edges`` are where to cut: the start of the recording, a
+    time between every two segments, and its end. ``fits`` is whether the texts of the segments ``[first, last)`` are
+    short enough for one piece. Returns the groups, and the indices of segments that are too long for any.
     """
     groups: list[Group] = []
     too_long: list[int] = []

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from .._core.output import kind_of, listed, shortened
 from .._core.render import plural
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
+from .data_records import ManifestRow
 from .scan import scan_audio
 from .scan_inputs import SHARDS
 from .scan_jobs import scan_job, wait
@@ -51,23 +52,11 @@ _ACCEPTED = (
 def splits_of(
     source: Any, audio: str | None, text: str | None, hub: dict[str, str | None], notes: list[str]
 ) -> dict[str, Dataset]:
-    """Read the splits of ``source`` by their names.
+    """Read the splits of what ``load_speech`` accepts by their names: ``"train"`` where they have none.
 
-    Args:
-        source: What holds the speech, in any form that ``load_speech`` accepts.
-        audio: The column of audio or its paths; None for its usual names.
-        text: The column of transcripts; None for its usual names.
-        hub: For a dataset of the Hub its ``name`` (configuration), ``split``, ``evaluation_split`` and ``token``; empty
-            where only local sources are expected.
-        notes: Sentences on rows that manifests leave out are appended to it.
-
-    Returns:
-        The datasets by split; ``"train"`` for a source without named splits.
-
-    Raises:
-        InvalidArgumentError: For a source of another type, or a file that is no manifest.
-        NotFoundError: For a path that does not exist, and a folder without clips that have transcripts.
-        StorageError: Where the storage of a path does not answer.
+    ``hub`` has the ``name`` (configuration), ``split``, ``evaluation_split`` and ``token`` of a dataset of the Hub; it
+    is empty where only local sources are expected. Sentences on rows that manifests leave out are appended to
+    ``notes``. Raises what ``load_speech`` raises.
     """
     opened = open_source(source)
     match opened.kind:
@@ -191,20 +180,6 @@ def _from_hub(name: str, hub: dict[str, str | None]) -> dict[str, Dataset]:
     if hub["split"] is None:
         return dict(load(None))
     return {split: load(split) for split in (hub["split"], hub["evaluation_split"]) if split is not None}
-
-
-@dataclass(frozen=True)
-class ManifestRow:
-    """One row; ``error`` is the reason why its line, which ``path`` then names, cannot be read."""
-
-    path: str
-    offset: float
-    seconds: float
-    """Duration of a piece; 0 means to the end of the file."""
-    piece: bool
-    text: str | None
-    extra: list[str | None] | None
-    error: str
 
 
 def listed_rows(request: dict[str, object]) -> tuple[list[str], list[ManifestRow]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.modules import bare
+from .._core.output import shortened
 from .._core.render import box, plural
 from ..config import TrainingConfig
 from ..errors import InvalidArgumentError
@@ -183,10 +184,11 @@ class FineTuneResult:
     def __repr__(self) -> str:
         if self.training.stopped:
             return self._stopped()
+        samples = (tuple(shortened(text, _SHOWN) for text in pair) for pair in self.samples)
         lines = [
             f"{self.model}: {plural(self.training.steps, 'step')} in {self.training.seconds:.0f} s",
             *self._rates(),
-            *(f"  said: {_short(reference):<32}  heard: {_short(heard)}" for reference, heard in self.samples),
+            *(f"  said: {said:<32}  heard: {heard}" for said, heard in samples),
             *([self.memory] if self.memory else []),
             f"model, processor and plan: {self.output_dir}" + (f"; report: {self.report}" if self.report else ""),
             *([self.pushed] if self.pushed else []),
@@ -206,7 +208,3 @@ class FineTuneResult:
 
     def _repr_html_(self) -> str:
         return box("Fine-tuned", repr(self))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

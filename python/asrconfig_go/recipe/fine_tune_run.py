@@ -109,17 +109,8 @@ def _new_plan(
 def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLike[str]) -> Path:
     """Make the output folder, and check that a training can be saved there before any time is spent on it.
 
-    Args:
-        folder: The folder that the user passed.
-        resume: Whether an earlier training there is continued: True, or its checkpoint.
-
-    Returns:
-        The folder's path.
-
-    Raises:
-        NotFoundError: Where nothing can be written.
-        InvalidArgumentError: Where it has checkpoints or a model, and ``resume`` is False: the Trainer would remove
-            the old checkpoints.
+    Raises ``NotFoundError`` where nothing can be written, and ``InvalidArgumentError`` where it has checkpoints or a
+    model, and ``resume`` is False: the Trainer would remove the old checkpoints.
     """
     path = user_path(folder, "output folder")
     utf8(path)
@@ -169,14 +160,7 @@ class FineTuneRun:
         self.before: float | None = None
 
     def run(self, finish: Callable[[FineTuneRun], FineTuneResult]) -> FineTuneResult:
-        """Run all stages.
-
-        Args:
-            finish: The last stage: evaluates and pushes the model, and makes the result.
-
-        Returns:
-            What ``finish`` returns.
-        """
+        """Run all stages; ``finish``, the last one, evaluates and pushes the model, and makes the result."""
         saved = _saved_plan(self.options)
         self._prepare(saved)
         self.plan, self.manager = _plan_and_manager(self.options, saved, self.data, self.model, self.processor)
@@ -307,11 +291,7 @@ class FineTuneRun:
             raise
 
     def transcribed(self, n: int | None) -> list[str]:
-        """Transcribe evaluation clips.
-
-        Args:
-            n: How many, from the first one on; None for all, with a progress bar.
-        """
+        """Transcribe the first ``n`` evaluation clips; None for all, with a progress bar."""
         longest = getattr(self.trainer.args, "generation_max_length", None)
         progress = self.options.verbose and n is None
         return transcribe(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.checks import check_seed, checked
+from .._core.checks import check_seed, in_range
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed, shortened
 from .._core.packages import need
@@ -198,8 +198,7 @@ def load_speech(
         return source
     need("load_speech", "datasets", "soundfile")
     check_seed(seed)
-    if not 0 <= checked("evaluation_share", evaluation_share, float) <= 0.5:
-        raise InvalidArgumentError(f"evaluation_share = {evaluation_share} is not from 0 to 0.5", "0.1 is usual")
+    in_range("evaluation_share", evaluation_share, 0, 0.5, "0.1 is usual")
     hub = {"name": name, "split": split, "evaluation_split": evaluation_split, "token": token}
     notes: list[str] = []
     splits = splits_of(source, audio_column, text_column, hub, notes)

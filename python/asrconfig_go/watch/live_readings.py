@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._core import native
-from .._core.checks import checked
+from .._core.checks import in_range
 from .._core.packages import imported
 from .._core.records import to_json
 from .._core.render import NARROWEST, WIDEST, WIDTH, Record, text, visible
@@ -301,8 +301,7 @@ class MetricsServer:
     """
 
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
-        if not 0 <= checked("port", port, int) <= 65535:
-            raise InvalidArgumentError(f"invalid port = {port}", "pass 1 to 65535, or 0 for a free one")
+        in_range("port", port, 0, 65535, "pass 1 to 65535, or 0 for a free one", int)
         client = imported("prometheus_client", "the Prometheus endpoint", "pip install prometheus-client")
         registry = client.CollectorRegistry()
         registry.register(MonitorCollector(monitor))

@@ -100,16 +100,10 @@ class MemoryMonitor:
         """
         self._read()
         stats = self._stats
-        host_known = bool(stats.host_total)
-        return MemorySnapshot(
-            time=stats.unix_nanos / 1e9 if stats.samples else None,
-            samples=stats.samples,
-            errors=stats.errors,
-            host_total=stats.host_total if host_known else None,
-            host_used=stats.host_used if host_known else None,
-            host_peak=stats.host_peak if host_known else None,
-            gpus=tuple(_gpu_memory(gpu) for gpu in self._gpus),
-        )
+        time_s = stats.unix_nanos / 1e9 if stats.samples else None
+        host = (stats.host_total, stats.host_used, stats.host_peak) if stats.host_total else (None, None, None)
+        gpus = tuple(map(_gpu_memory, self._gpus))
+        return MemorySnapshot(time_s, stats.samples, stats.errors, host[0], host[1], host[2], gpus)
 
     def headroom(self) -> tuple[int | None, ...]:
         """Return the bytes that training can still allocate on each GPU: free, or unused in PyTorch's cache.

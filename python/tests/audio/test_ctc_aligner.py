@@ -104,7 +104,7 @@ def test_what_cannot_be_aligned() -> None:
             aligner().words(heard(audio), len(audio) / RATE, text)
     with pytest.raises(InvalidArgumentError, match="too much to be aligned at once"):
         aligner().words(heard(audio), 1e6, "ab" * 2000)
-    with pytest.raises(InvalidArgumentError, match="is not from"):
+    with pytest.raises(InvalidArgumentError, match="is not between 0 and 1"):
         aligner(min_confidence=1.5)
     processor = build_processor(["one"], "tiny-whisper")
     with pytest.raises(InvalidArgumentError, match="has a decoder"):
