@@ -17,7 +17,6 @@ var allowed = map[string][]string{
 	"core/jsontext":               {},
 	"core/profile":                {"core/units"},
 	"core/parallel":               {"core/fault"},
-	"core/recent":                 {},
 	"core/units":                  {},
 	"core/view":                   {"core/compare", "core/diagnosis", "core/estimate", "core/fault", "core/memory", "core/memory/peak", "core/plan", "core/profile", "core/runlog", "core/units"},
 	"core/audio":                  {"core/audio/amr", "core/audio/flac", "core/audio/isobmff", "core/audio/matroska", "core/audio/media", "core/audio/mpeg", "core/audio/ogg", "core/audio/pcm", "core/audio/riff", "core/fault"},
@@ -33,7 +32,7 @@ var allowed = map[string][]string{
 	"core/audio/ogg":              {"core/audio/codec", "core/audio/flac", "core/audio/media"},
 	"core/audio/pcm":              {"core/audio/media", "core/fault"},
 	"core/audio/riff":             {"core/audio/codec", "core/audio/media", "core/audio/mpeg", "core/audio/pcm"},
-	"core/batching":               {"core/fault", "core/parallel", "core/recent", "core/units"},
+	"core/batching":               {"core/fault", "core/parallel", "core/units"},
 	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/parallel", "core/profile", "core/units"},
 	"core/gpus":                   {"core/fault", "core/profile"},
 	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog", "core/units"},
@@ -65,7 +64,7 @@ var allowed = map[string][]string{
 	"build/generate":              {"core/api", "core/batching", "core/estimate", "core/memory/sharding", "core/plan", "core/profile", "core/runlog", "core/timing/kernel", "core/units"},
 	"build/names":                 {},
 
-	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
+	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/parallel", "core/runlog"},
 	"benchmarks/time_truth":     {"core/gpus", "core/profile", "core/timing", "core/timing/kernel"},
 	"benchmarks/time_truth/fit": {"core/gpus", "core/profile", "core/timing", "core/timing/kernel"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this

@@ -5,12 +5,23 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-
-	"github.com/asrconfig/asrconfig-go/core/recent"
+	"slices"
+	"sync"
 )
 
-// compared is what was compared last: each question of a plan asks for the same epochs again.
-var compared = recent.New[[sha256.Size]byte, *Comparison](64)
+// compared is what was compared last, the oldest first: each question of a plan asks for the same
+// epochs again.
+var compared struct {
+	sync.Mutex
+	last []keptComparison
+}
+
+const maxCompared = 64
+
+type keptComparison struct {
+	key [sha256.Size]byte
+	*Comparison
+}
 
 // Compare simulates an epoch with every strategy and ignores the mode of the options. The first
 // strategy is the Trainer's default: random order and one micro-batch size, which the longest clip
@@ -18,14 +29,34 @@ var compared = recent.New[[sha256.Size]byte, *Comparison](64)
 // simulated, evenly chosen. Recent answers are cached: callers must not change one.
 func Compare(seconds []float64, r Options) (*Comparison, error) {
 	key := fingerprint(seconds, r)
-	if comparison, ok := compared.Get(key); ok {
-		return comparison, nil
+	if known := recall(key); known != nil {
+		return known, nil
 	}
 	made, err := compare(seconds, r)
 	if err == nil {
-		compared.Put(key, made)
+		remember(keptComparison{key, made})
 	}
 	return made, err
+}
+
+func recall(key [sha256.Size]byte) *Comparison {
+	compared.Lock()
+	defer compared.Unlock()
+	for _, kept := range compared.last {
+		if kept.key == key {
+			return kept.Comparison
+		}
+	}
+	return nil
+}
+
+func remember(made keptComparison) {
+	compared.Lock()
+	defer compared.Unlock()
+	if len(compared.last) == maxCompared {
+		compared.last = slices.Delete(compared.last, 0, 1)
+	}
+	compared.last = append(compared.last, made)
 }
 
 func fingerprint(seconds []float64, r Options) (key [sha256.Size]byte) {

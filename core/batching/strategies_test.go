@@ -198,3 +198,13 @@ func TestCostOfLongest(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "1 clip over 10 s: a micro-batch of 11 fits with them and without", rows[0].Text)
 }
+
+func TestTheOldestComparisonIsForgotten(t *testing.T) {
+	key := func(i int) [32]byte { return [32]byte{byte(i)} }
+	for i := range maxCompared + 1 {
+		remember(keptComparison{key(i), new(Comparison)})
+	}
+	require.Nil(t, recall(key(0)))
+	require.NotNil(t, recall(key(1)))
+	require.NotNil(t, recall(key(maxCompared)))
+}

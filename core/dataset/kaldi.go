@@ -175,7 +175,7 @@ func clipSeconds(text string) (seconds float64, ok bool) {
 // transcript returns what the table text has for a key; nil when it has nothing, or when
 // transcripts are not wanted.
 func (m *manifest) transcript(key string) (*string, error) {
-	if !m.texts {
+	if !m.wanted.Texts {
 		return nil, nil
 	}
 	rows, err := m.table("text")

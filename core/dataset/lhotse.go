@@ -68,7 +68,7 @@ func (m *manifest) addCut(number int, c *lhotseCut) error {
 		return m.bad(number, "%s: cuts %g s from %g s on", fault.Shorten(c.ID), c.Duration, c.Start)
 	}
 	r := mention{cut: true, offset: c.Start, seconds: c.Duration}
-	if m.texts {
+	if m.wanted.Texts {
 		r.text = c.text()
 	}
 	if c.Recording.resized() {
@@ -118,7 +118,7 @@ func (m *manifest) addMix(number int, row *lhotseRow) error {
 		return m.bad(number, "%s: mixes %g s", fault.Shorten(row.ID), end)
 	}
 	var text *string
-	if all := strings.Join(texts, " "); m.texts && all != "" {
+	if all := strings.Join(texts, " "); m.wanted.Texts && all != "" {
 		text = &all
 	}
 	m.addUnmeasured(row.ID, end, rate, text)

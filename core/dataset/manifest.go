@@ -39,11 +39,8 @@ type manifest struct {
 	in      *bufio.Reader
 	lines   *bufio.Scanner               // of in, nil before the first line
 	number  int                          // of the line read last, from 1
-	texts   bool                         // transcripts are wanted
-	field   string                       // with the transcript, "" for any of textColumns
-	audio   string                       // the field with the path, "" for any of audioColumns
+	wanted  Request                      // zero of a keyed table beside the manifest (Kaldi)
 	listing *Table                       // gets the rows of a listing; nil without one
-	splits  bool                         // rows of some splits alone are wanted
 	entries []entry                      // one for each line that is not blank, the bad ones too
 	good    int                          // how many entries are clips
 	files   map[string]*measuredFile     // files that rows cut pieces out of, by path
@@ -100,8 +97,8 @@ func readManifest(ctx context.Context, path string, r Request) (entries []entry,
 		return nil, "", err
 	}
 	defer m.file.Close()
-	m.texts, m.field, m.audio, m.listing = r.Texts, r.TextField, r.AudioField, r.table
-	if m.splits = len(r.Splits) > 0; m.splits {
+	m.wanted, m.listing = r, r.table
+	if len(r.Splits) > 0 {
 		m.listing = &Table{wanted: []string{splitColumn}}
 	}
 	if err := m.checkEncoding(); err != nil {

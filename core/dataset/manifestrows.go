@@ -132,7 +132,7 @@ func (m *manifest) jsonRow(number int, line []byte) error {
 		return m.bad(number, "not a JSON object")
 	}
 	m.listing.names(row)
-	raw := row.field(either(m.audio, audioColumns)...)
+	raw := row.field(either(m.wanted.AudioField, audioColumns)...)
 	if raw == nil {
 		return m.withoutPath(number, line, row)
 	}
@@ -145,11 +145,11 @@ func (m *manifest) jsonRow(number int, line []byte) error {
 		return m.bad(number, "%s: %v", path, err)
 	}
 	r.path = path
-	text := row.field(either(m.field, textColumns)...)
+	text := row.field(either(m.wanted.TextField, textColumns)...)
 	if err := m.checkText(number, text); err != nil {
 		return err
 	}
-	if m.texts {
+	if m.wanted.Texts {
 		r.text = textOf(text)
 	}
 	r.extra = m.listing.values(func(name string) *string { return extraOf(row.field(name)) })
@@ -166,7 +166,7 @@ func (m *manifest) withoutPath(number int, line []byte, row object) error {
 		return m.missing(row.names())
 	}
 	return m.bad(number, "has no field with a path, called %s",
-		strings.Join(either(m.audio, audioColumns[:3]), ", "))
+		strings.Join(either(m.wanted.AudioField, audioColumns[:3]), ", "))
 }
 
 // piece says what part of the file is meant. In NeMo's rows, which call the path audio_filepath,
@@ -228,8 +228,8 @@ type header struct {
 
 func (m *manifest) header(names []string) (h header, err error) {
 	h = header{
-		path:   column(names, either(m.audio, audioColumns)...),
-		text:   column(names, either(m.field, textColumns)...),
+		path:   column(names, either(m.wanted.AudioField, audioColumns)...),
+		text:   column(names, either(m.wanted.TextField, textColumns)...),
 		offset: column(names, "offset"), seconds: column(names, "duration"),
 		start: column(names, "start"), end: column(names, "end"),
 		columns: len(names),
@@ -281,7 +281,7 @@ func (m *manifest) take(number int, fields []string, r *records) error {
 			return err
 		}
 	}
-	if m.texts {
+	if m.wanted.Texts {
 		row.text = text
 	}
 	for _, i := range h.extra {
@@ -317,7 +317,7 @@ func (m *manifest) rows(tabs bool) error {
 	if !ok || err != nil {
 		return err
 	}
-	r.dialect = dialectOf(head, tabs, either(m.audio, audioColumns))
+	r.dialect = dialectOf(head, tabs, either(m.wanted.AudioField, audioColumns))
 	names, _ := r.split(head)
 	if folder := names[0]; tabs && len(names) == 1 && filepath.IsAbs(folder) {
 		// fairseq: then "path, samples" a line
@@ -351,7 +351,7 @@ func (r *records) headless(head string, names []string) (bool, error) {
 	name, _, barred := strings.Cut(head, "|")
 	last, path := strings.Count(head, "|"), names[0]
 	switch {
-	case column(names, either(r.m.audio, audioColumns)...) >= 0:
+	case column(names, either(r.m.wanted.AudioField, audioColumns)...) >= 0:
 		return false, nil
 	case barred && r.m.hasFile(name):
 		r.dialect = dialect{delimiter: '|', literal: true}

@@ -156,7 +156,7 @@ func either(name string, usual []string) []string {
 // instead.
 func (m *manifest) missing(names []string) error {
 	columns := slices.Clone(names[:min(len(names), 30)])
-	if m.listing != nil && !m.splits && len(m.entries) == 0 {
+	if m.listing != nil && len(m.wanted.Splits) == 0 && len(m.entries) == 0 {
 		m.listing.Columns = columns
 		return errNoColumn
 	}

@@ -193,11 +193,10 @@ func Poison(where string, recovered any) error {
 // PoisonError returns the error with which a poisoned library answers, nil while there has been no
 // panic.
 func PoisonError() error {
-	text := poison.Load()
-	if text == nil {
-		return nil
+	if text := poison.Load(); text != nil {
+		return poisoned(*text)
 	}
-	return poisoned(*text)
+	return nil
 }
 
 func poisoned(text string) error {

@@ -2,6 +2,7 @@
 package parallel
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 
@@ -31,12 +32,7 @@ func By(workers, n int, job func(i int) error) error {
 	}
 	close(indices)
 	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func recovered(job func() error) (err error) {

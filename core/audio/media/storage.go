@@ -36,14 +36,6 @@ var sleep = time.Sleep // replaced in tests
 // atomic because readers may outlast a scan that ends early.
 var Simulated atomic.Pointer[func(path string) error]
 
-func simulated(path string) error {
-	fails := Simulated.Load()
-	if fails == nil {
-		return nil
-	}
-	return (*fails)(path)
-}
-
 // Unanswered reports whether err comes from storage that does not answer, which says nothing about
 // the file.
 func Unanswered(err error) bool {
@@ -58,22 +50,20 @@ func Unanswered(err error) bool {
 // Answered calls read, which reads path, until the storage answers, a few times with growing
 // pauses. Then the error has the code Storage and names where the storage is mounted.
 func Answered(path string, read func() error) error {
-	err := read()
-	for _, pause := range StoragePauses {
-		if !Unanswered(err) || fault.Is(err, fault.Storage) {
+	for attempt := 0; ; attempt++ {
+		err := read()
+		switch {
+		case !Unanswered(err) || fault.Is(err, fault.Storage):
 			return err
+		case attempt == len(StoragePauses):
+			return storageFault(path, err)
 		}
-		sleep(pause)
-		err = read()
+		sleep(StoragePauses[attempt])
 	}
-	if !Unanswered(err) || fault.Is(err, fault.Storage) {
-		return err
-	}
-	return StorageFault(path, err)
 }
 
-// StorageFault is the error of storage that did not answer when path was read.
-func StorageFault(path string, err error) error {
+// storageFault is the error of storage that did not answer when path was read.
+func storageFault(path string, err error) error {
 	var named *fs.PathError
 	if errors.As(err, &named) {
 		path = named.Path
