@@ -125,8 +125,8 @@ func TestFullCountsTheCacheAsFree(t *testing.T) {
 
 func second(atS, hostUsed, workers float64) runlog.Second {
 	return runlog.Second{
-		AtS: atS, HostTotal: 64 * gb, HostAvailable: 64*gb - hostUsed, SwapUsed: 0, TreeRSS: 10*gb + workers, WorkersRSS: workers,
-		ShmTotal: 8 * gb, ShmUsed: 1 * gb,
+		AtS: atS, HostTotal: 64 * gb, ShmTotal: 8 * gb,
+		HostReading: runlog.HostReading{HostAvailable: 64*gb - hostUsed, TreeRSS: 10*gb + workers, WorkersRSS: workers, ShmUsed: 1 * gb},
 	}
 }
 
@@ -181,8 +181,8 @@ func TestHostileNumbersNeitherPanicNorComeOut(t *testing.T) {
 			PeakReserved: pick(), DriverFree: pick(), Total: pick(),
 		})
 		w.Second(runlog.Second{
-			AtS: pick(), HostTotal: pick(), HostAvailable: pick(), SwapUsed: pick(), TreeRSS: pick(), WorkersRSS: pick(), ShmTotal: pick(),
-			ShmUsed: pick(), GPUs: make([]runlog.GPUSecond, i%7),
+			AtS: pick(), HostTotal: pick(), ShmTotal: pick(), GPUs: make([]runlog.GPUSecond, i%7),
+			HostReading: runlog.HostReading{HostAvailable: pick(), SwapUsed: pick(), TreeRSS: pick(), WorkersRSS: pick(), ShmUsed: pick()},
 		})
 	}
 	checkFinite(t, w.Alerts())
@@ -218,7 +218,7 @@ func FuzzForecaster(f *testing.F) {
 		for len(raw) > 1 {
 			w.Step(runlog.Step{AtS: number(), Kind: runlog.KindTrain, GPU: 0, Allocated: number(), Reserved: number(), PeakAllocated: number(),
 				PaddedS: number(), DriverFree: number(), Total: number()})
-			w.Second(runlog.Second{AtS: number(), HostTotal: number(), HostAvailable: number(), ShmTotal: number(), ShmUsed: number(),
+			w.Second(runlog.Second{AtS: number(), HostTotal: number(), ShmTotal: number(), HostReading: runlog.HostReading{HostAvailable: number(), ShmUsed: number()},
 				GPUs: []runlog.GPUSecond{{Total: number(), Free: number(), Others: number()}}})
 		}
 		checkFinite(t, w.Alerts())

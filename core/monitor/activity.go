@@ -70,9 +70,9 @@ func (m *Monitor) second() {
 	}
 	m.seconds.add(atS, values)
 	if m.forecast != nil {
-		second := m.forecastInput(atS, &stats, &host, gpus)
-		second.CPU = cpu
-		m.forecast.Second(second)
+		m.forecast.Second(runlog.Second{HostReading: host, AtS: atS,
+			HostTotal: known(stats.HostTotal), ShmTotal: known(m.properties.host.ShmTotalBytes),
+			CPU: cpu, GPUs: gpuSeconds(&stats, gpus)})
 	}
 }
 
@@ -91,24 +91,17 @@ func (m *Monitor) keep(atS float64, host runlog.HostReading) []runlog.GPUReading
 	return gpus
 }
 
-func (m *Monitor) forecastInput(atS float64, stats *Stats, host *runlog.HostReading,
-	gpus []runlog.GPUReading) runlog.Second {
-	s := runlog.Second{
-		AtS: atS, HostTotal: known(stats.HostTotal), HostAvailable: host.HostAvailable,
-		SwapUsed: host.SwapUsed, TreeRSS: host.TreeRSS,
-		WorkersRSS: host.WorkersRSS, ShmTotal: known(m.properties.host.ShmTotalBytes),
-		ShmUsed: host.ShmUsed,
-		GPUs:    make([]runlog.GPUSecond, len(gpus)),
-	}
-	for i := range gpus {
-		s.GPUs[i] = runlog.GPUSecond{Total: math.NaN(), Used: math.NaN(), Free: math.NaN(),
-			Others: gpus[i].Others}
+func gpuSeconds(stats *Stats, gpus []runlog.GPUReading) []runlog.GPUSecond {
+	seconds := make([]runlog.GPUSecond, len(gpus))
+	for i, reading := range gpus {
+		seconds[i] = runlog.GPUSecond{Total: math.NaN(), Used: math.NaN(), Free: math.NaN(),
+			Others: reading.Others}
 		if g := &stats.GPU[i]; g.Valid {
-			s.GPUs[i].Total, s.GPUs[i].Used, s.GPUs[i].Free =
+			seconds[i].Total, seconds[i].Used, seconds[i].Free =
 				float64(g.Total), float64(g.Used), float64(g.Free)
 		}
 	}
-	return s
+	return seconds
 }
 
 // known is a size of which 0 says that it is not known.

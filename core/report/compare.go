@@ -120,48 +120,45 @@ func scalar(value any) bool {
 var plannedFigures = []string{"budget_bytes", "model_memory_bytes", "predicted_bytes",
 	"predicted_high_bytes"}
 
-// figureKinds are the figures that two runs are compared by; units are those of
-// view.ComparedFigure.
-var figureKinds = []struct {
+// comparedValue is a figure that runs are compared by; units are those of view.ComparedFigure.
+type comparedValue struct {
 	key, name, unit string
-	of              func(s *side) *float64
-}{
-	{"steps_per_s", "steps/s", "", func(s *side) *float64 { return s.figures.Steps.StepsPerS }},
-	{"clips_per_s", "clips/s", "", (*side).clipRate},
-	{"audio_rate", "audio s/s", "", func(s *side) *float64 { return s.figures.Steps.AudioRate }},
-	{"waited", "loader wait", "share", func(s *side) *float64 { return s.figures.Steps.Waited }},
-	{"padding", "padding", "share", func(s *side) *float64 { return s.figures.Steps.Padding }},
-	{"utilization", "GPU busy", "share", gpuMean(func(g view.GPUFigures) *float64 {
-		return g.Utilization
-	})},
-	{"model_flops_utilization", "useful work (MFU)", "share", func(s *side) *float64 {
-		return s.figures.Steps.MFU
-	}},
-	{"used_peak_bytes", "peak GPU memory", "bytes", gpuMax(func(g view.GPUFigures) *float64 {
-		return g.UsedPeak
-	})},
-	{"used_mean_bytes", "mean GPU memory", "bytes", gpuMean(func(g view.GPUFigures) *float64 {
-		return g.UsedMean
-	})},
-	{"allocated_peak_bytes", "peak allocated", "bytes", gpuMax(func(g view.GPUFigures) *float64 {
-		return g.Allocated
-	})},
-	{"host_used_peak_bytes", "peak host RAM", "bytes", (*side).hostPeak},
-	{"energy_wh", "energy", "Wh", func(s *side) *float64 { return s.figures.EnergyWh }},
-	{"train_s", "training time", "s", func(s *side) *float64 { return s.figures.Steps.TrainS }},
-	{"evaluation_s", "evaluation time", "s", func(s *side) *float64 {
-		return s.figures.Steps.EvaluationS
-	}},
-	{"errors_recovered", "errors recovered", "count", func(s *side) *float64 {
-		return when(s.Guard != nil, float64(len(s.errors)))
-	}},
+	value           *float64
+}
+
+func (s *side) comparable() []comparedValue {
+	steps, gpus := s.figures.Steps, s.figures.GPUs
+	busy := ofAll(gpus, func(g view.GPUFigures) *float64 { return g.Utilization })
+	peaks := ofAll(gpus, func(g view.GPUFigures) *float64 { return g.UsedPeak })
+	means := ofAll(gpus, func(g view.GPUFigures) *float64 { return g.UsedMean })
+	allocated := ofAll(gpus, func(g view.GPUFigures) *float64 { return g.Allocated })
+	ram := ofAll(s.figures.Hosts, func(h view.HostFigures) *float64 { return h.UsedPeak })
+	return []comparedValue{
+		{"steps_per_s", "steps/s", "", steps.StepsPerS},
+		{"clips_per_s", "clips/s", "", s.clipRate()},
+		{"audio_rate", "audio s/s", "", steps.AudioRate},
+		{"waited", "loader wait", "share", steps.Waited},
+		{"padding", "padding", "share", steps.Padding},
+		{"utilization", "GPU busy", "share", busy.mean()},
+		{"model_flops_utilization", "useful work (MFU)", "share", steps.MFU},
+		{"used_peak_bytes", "peak GPU memory", "bytes", peaks.top()},
+		{"used_mean_bytes", "mean GPU memory", "bytes", means.mean()},
+		{"allocated_peak_bytes", "peak allocated", "bytes", allocated.top()},
+		{"host_used_peak_bytes", "peak host RAM", "bytes", ram.top()},
+		{"energy_wh", "energy", "Wh", s.figures.EnergyWh},
+		{"train_s", "training time", "s", steps.TrainS},
+		{"evaluation_s", "evaluation time", "s", steps.EvaluationS},
+		{"errors_recovered", "errors recovered", "count",
+			when(s.Guard != nil, float64(len(s.errors)))},
+	}
 }
 
 // comparedFigures are the figures that at least one of the runs has.
 func comparedFigures(a, b *side) (figures []view.ComparedFigure) {
-	for _, f := range figureKinds {
-		if x, y := f.of(a), f.of(b); cmp.Or(x, y) != nil {
-			figures = append(figures, compared(f.key, f.name, f.unit, x, y))
+	others := b.comparable()
+	for i, f := range a.comparable() {
+		if other := others[i].value; cmp.Or(f.value, other) != nil {
+			figures = append(figures, compared(f.key, f.name, f.unit, f.value, other))
 		}
 	}
 	return figures
@@ -185,15 +182,6 @@ func (s *side) clipRate() *float64 {
 	return &clips
 }
 
-// gpuMean is the mean of a figure over the GPUs, gpuMax its highest value.
-func gpuMean(figure func(view.GPUFigures) *float64) func(*side) *float64 {
-	return func(s *side) *float64 { return ofAll(s.figures.GPUs, figure).mean() }
-}
-
-func gpuMax(figure func(view.GPUFigures) *float64) func(*side) *float64 {
-	return func(s *side) *float64 { return ofAll(s.figures.GPUs, figure).top() }
-}
-
 // ofAll are the values of a figure of all GPUs or hosts that have it, as a line whose points are
 // all at the time 0: its mean is then that of the values, and its top the highest of them.
 func ofAll[T any](all []T, figure func(T) *float64) (values line) {
@@ -203,10 +191,6 @@ func ofAll[T any](all []T, figure func(T) *float64) (values line) {
 		}
 	}
 	return values
-}
-
-func (s *side) hostPeak() *float64 {
-	return ofAll(s.figures.Hosts, func(h view.HostFigures) *float64 { return h.UsedPeak }).top()
 }
 
 // comparedLogs are losses and error rates at the last step at which both runs logged them, and at

@@ -151,16 +151,11 @@ const (
 
 // Second is one reading of the slow series, as the forecasts get it. NaN: not known.
 type Second struct {
-	AtS           float64
-	HostTotal     float64 // bytes, as all of these
-	HostAvailable float64
-	SwapUsed      float64
-	TreeRSS       float64
-	WorkersRSS    float64
-	ShmTotal      float64
-	ShmUsed       float64
-	CPU           CPUUse
-	GPUs          []GPUSecond
+	HostReading
+	AtS                 float64
+	HostTotal, ShmTotal float64 // bytes
+	CPU                 CPUUse
+	GPUs                []GPUSecond
 }
 
 // CPUUse is how the processor cores were shared since the reading before. NaN: not known.
