@@ -59,7 +59,8 @@ func (h *host) read(rng *rand.Rand, at float64) runlog.Second {
 		workers += h.leaked
 	}
 	return runlog.Second{
-		AtS: at, HostTotal: h.total, HostAvailable: max(0, h.total-used), SwapUsed: h.swap, TreeRSS: 0.1*h.total + workers,
-		WorkersRSS: workers, ShmTotal: h.shmTotal, ShmUsed: min(shm, h.shmTotal),
+		AtS: at, HostTotal: h.total, ShmTotal: h.shmTotal,
+		HostReading: runlog.HostReading{HostAvailable: max(0, h.total-used), SwapUsed: h.swap, TreeRSS: 0.1*h.total + workers,
+			WorkersRSS: workers, ShmUsed: min(shm, h.shmTotal)},
 	}
 }
