@@ -73,7 +73,7 @@ def counts_of_built(build: Callable[[], Any]) -> dict[str, Any]:
         "architecture": counts["architecture"],
         "total": counts["total"],
         "trainable": counts["trainable"],
-        "adafactor": counts["adafactor_state_bytes"],
+        "adafactor_state_bytes": counts["adafactor_state_bytes"],
         "hidden_size": counts.get("hidden_size"),
         "layers": counts.get("layers"),
         "front_end": sum(p.numel() for p in front_end),

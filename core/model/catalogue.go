@@ -3,13 +3,13 @@ package model
 import (
 	"cmp"
 	_ "embed"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -19,7 +19,7 @@ var catalogueJSON []byte
 //go:embed counts.json
 var countsJSON []byte // by build/record_models.py
 
-// known is one published checkpoint: the config values that fix its shapes, in transformers' names,
+// entry is one published checkpoint: the config values that fix its shapes, in transformers' names,
 // and the dropouts and masking that decide what training keeps in memory where they are known to
 // differ from the class defaults. A CTC checkpoint without a tokenizer of its own has the 32
 // symbols of the class default; each further symbol adds hidden_size + 1.
@@ -36,21 +36,14 @@ type entry struct {
 // The file also has, for people and the tests, "published", the rounded figure of the checkpoint's
 // card, "" without one, and "values_from", the source of the config's values.
 
-// counted is what the module of a known model has, as transformers builds it on the meta device.
+// counted is what the module of a known model has, as transformers builds it on the meta device: of
+// the class that fine-tuning for speech recognition trains. All but tables of positions that never
+// train are trainable.
 type counted struct {
-	// the class that fine-tuning for speech recognition trains
-	ClassName    string `json:"class_name"`
-	Architecture string `json:"architecture"` // model_type
-	Total        int64  `json:"total"`        // elements
-	// of them; all but tables of positions that never train
-	Trainable  int64 `json:"trainable"`
-	Adafactor  int64 `json:"adafactor"` // bytes of Adafactor's state
-	HiddenSize *int  `json:"hidden_size"`
-	Layers     *int  `json:"layers"`
-
+	Counts
 	// elements of the convolutional feature encoder; 0 without one
 	FrontEnd          int64 `json:"front_end"`
-	FrontEndAdafactor int64 `json:"front_end_adafactor"`
+	FrontEndAdafactor int64 `json:"front_end_adafactor"` // bytes of Adafactor's state for them
 }
 
 type index struct {
@@ -59,37 +52,36 @@ type index struct {
 	counts  map[string]counted // by ID
 }
 
-var catalogue = sync.OnceValues(func() (index, error) {
-	var in index
-	if err := json.Unmarshal(catalogueJSON, &in.entries); err != nil {
-		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go",
-			"reading the embedded model catalogue")
-	}
-	if err := json.Unmarshal(countsJSON, &in.counts); err != nil {
-		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go",
-			"reading the embedded counts of models")
-	}
-	in.byName = map[string]int{}
+var catalogue = sync.OnceValue(func() index {
+	in := index{jsontext.Embedded[[]entry]("core/model/catalogue.json", catalogueJSON),
+		map[string]int{},
+		jsontext.Embedded[map[string]counted]("core/model/counts.json", countsJSON)}
 	for i, e := range in.entries {
-		_, short, _ := strings.Cut(e.ID, "/")
-		for _, spelling := range append([]string{e.ID, short}, e.Aliases...) {
-			in.byName[normalise(spelling)] = i
+		for _, spelling := range e.spellings() {
+			in.byName[spelling] = i
 		}
 	}
-	return in, nil
+	return in
 })
 
+// spellings are the normalised names of a model, with and without its owner.
+func (e entry) spellings() (names []string) {
+	_, short, _ := strings.Cut(e.ID, "/")
+	for _, name := range append([]string{e.ID, short}, e.Aliases...) {
+		names = append(names, normalise(name))
+	}
+	return names
+}
+
 // Names lists the known models by their ID on the Hugging Face Hub.
-func Names() []string {
-	in, err := catalogue()
-	if err != nil { // the tests read the catalogue, so a build that has this passed none
-		return []string{}
+func Names() []string { return idsOf(catalogue().entries) }
+
+func idsOf(entries []entry) []string {
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.ID
 	}
-	out := make([]string, len(in.entries))
-	for i, e := range in.entries {
-		out[i] = e.ID
-	}
-	return out
+	return ids
 }
 
 // normalise keeps letters and digits in lower case, and the slash after an owner; a plus sign is
@@ -110,15 +102,12 @@ const maxNameBytes = 200
 
 // find looks a known model up by any of its spellings.
 func find(name string) (entry, error) {
-	in, err := catalogue()
-	if err != nil {
-		return entry{}, err
-	}
 	if len(name) > maxNameBytes {
 		return entry{}, fault.New(fault.InvalidArgument,
 			"pass a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes",
 			len(name))
 	}
+	in := catalogue()
 	i, ok := in.byName[normalise(name)]
 	if !ok {
 		return entry{}, fault.New(fault.NotFound,
@@ -130,19 +119,15 @@ func find(name string) (entry, error) {
 }
 
 func fromName(r Request) (profile.Model, error) {
-	in, err := catalogue()
-	if err != nil {
-		return profile.Model{}, err
-	}
-	id := r.Name
-	if _, there := in.counts[id]; !there { // but for the two tiny ones, a name of the catalogue
+	id, counts := r.Name, catalogue().counts
+	if _, there := counts[id]; !there { // but for the tiny ones, a name of the catalogue
 		entry, err := find(r.Name)
 		if err != nil {
 			return profile.Model{}, err
 		}
 		id = entry.ID
 	}
-	c, there := in.counts[id]
+	c, there := counts[id]
 	switch {
 	case !there:
 		return profile.Model{}, fault.New(fault.Unsupported,
@@ -152,14 +137,12 @@ func fromName(r Request) (profile.Model, error) {
 		return profile.Model{}, fault.New(fault.Unsupported, "leave freeze_feature_encoder out",
 			"%s has no feature encoder to freeze", c.ClassName)
 	}
-	trainable, adafactor := c.Trainable, c.Adafactor
+	c.Name, c.Source = id, "catalogue"
 	if r.FreezeFeatureEncoder {
-		trainable, adafactor = trainable-c.FrontEnd, adafactor-c.FrontEndAdafactor
+		trainable, adafactor := *c.Trainable-c.FrontEnd, *c.AdafactorStateBytes-c.FrontEndAdafactor
+		c.Trainable, c.AdafactorStateBytes = &trainable, &adafactor
 	}
-	return fromCounts(Request{Counts: &Counts{Total: c.Total, Trainable: &trainable,
-		AdafactorStateBytes: &adafactor, ClassName: c.ClassName,
-		Architecture: c.Architecture, HiddenSize: c.HiddenSize, Layers: c.Layers, Name: id,
-		Source: "catalogue"}})
+	return fromCounts(c.Counts)
 }
 
 // Published is a known checkpoint as the catalogue holds it.
@@ -178,30 +161,13 @@ func Config(name string) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
-	in, err := catalogue()
-	return Published{entry.ID, cmp.Or(entry.ClassName, in.counts[entry.ID].ClassName),
-		entry.Config}, err
+	return Published{entry.ID,
+		cmp.Or(entry.ClassName, catalogue().counts[entry.ID].ClassName), entry.Config}, nil
 }
 
 // closest returns the three IDs with the spelling nearest to the name, its owner aside.
 func (in index) closest(name string) []string {
 	wanted := normalise(name)
 	wanted = wanted[strings.LastIndexByte(wanted, '/')+1:]
-	distance := make([]int, len(in.entries))
-	for i := range distance {
-		distance[i] = maxNameBytes * 2
-	}
-	for spelling, i := range in.byName {
-		distance[i] = min(distance[i], fault.EditDistance(wanted, spelling))
-	}
-	order := make([]int, len(in.entries))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return distance[a] - distance[b] })
-	out := make([]string, 0, 3)
-	for _, i := range order[:min(3, len(order))] {
-		out = append(out, in.entries[i].ID)
-	}
-	return out
+	return idsOf(fault.Closest(3, wanted, in.entries, entry.spellings))
 }

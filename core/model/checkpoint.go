@@ -68,14 +68,11 @@ func fromFolder(r Request) (profile.Model, error) {
 			"the weights in %s hold %d parameters; the range is 1 to 2^50", r.Folder, sum.elements)
 	}
 	adafactor := float32Bytes * int64(sum.factored)
-	m, err := fromCounts(Request{Counts: &Counts{Total: int64(sum.elements),
+	return fromCounts(Counts{Total: int64(sum.elements),
 		AdafactorStateBytes: &adafactor, ClassName: strings.Join(config.Architectures, ", "),
 		Architecture: config.ModelType, HiddenSize: cmp.Or(config.HiddenSize, config.DModel),
-		Layers: config.layers(), Name: config.Name, Source: "folder"}})
-	if m.Name == "" {
-		m.Name = filepath.Base(filepath.Clean(r.Folder))
-	}
-	return m, err
+		Layers: config.layers(), Name: cmp.Or(config.Name, filepath.Base(filepath.Clean(r.Folder))),
+		Source: "folder"})
 }
 
 func (n named) layers() *int {
@@ -118,16 +115,11 @@ func weightFiles(folder string) ([]string, error) {
 	case fault.From(err).Code != fault.NotFound:
 		return nil, err
 	}
-	paths, err := filepath.Glob(filepath.Join(escapeGlob(folder), "*.safetensors"))
-	if err != nil || len(paths) != 1 {
+	files, err := fs.Glob(os.DirFS(folder), "*.safetensors")
+	if len(files) != 1 {
 		return nil, err
 	}
-	return []string{filepath.Base(paths[0])}, nil
-}
-
-// escapeGlob keeps signs in a folder's name from being read as a pattern.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+	return files, err
 }
 
 func shards(raw []byte) ([]string, error) {

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -34,8 +35,12 @@ func Profile(r Request) (profile.Model, error) {
 	case sources != 1:
 		return profile.Model{}, fault.New(fault.InvalidArgument,
 			"pass exactly one of name, folder and counts", "%d sources for the model", sources)
+	case r.Counts != nil && r.FreezeFeatureEncoder:
+		return profile.Model{}, fault.New(fault.InvalidArgument,
+			"count the module after freezing it, and leave it out",
+			"freeze_feature_encoder does not apply to a counted module")
 	case r.Counts != nil:
-		return fromCounts(r)
+		return fromCounts(*r.Counts)
 	case r.Name != "":
 		return fromName(r)
 	}
@@ -91,34 +96,22 @@ func optimizerBytes(trainable, gradients, adafactor int64) map[string]int64 {
 // factor, all other known models to under 3 %.
 func guessedAdafactor(trainable int64) int64 { return float32Bytes * trainable / 7 }
 
-func fromCounts(r Request) (profile.Model, error) {
-	c := *r.Counts
-	if r.FreezeFeatureEncoder {
-		return profile.Model{}, fault.New(fault.InvalidArgument,
-			"count the module after freezing it, and leave it out",
-			"freeze_feature_encoder does not apply to a counted module")
-	}
+func fromCounts(c Counts) (profile.Model, error) {
 	trainable := profile.Or(c.Trainable, c.Total)
 	if err := c.check(trainable); err != nil {
 		return profile.Model{}, err
 	}
 	gradients := profile.Or(c.GradientBytes, float32Bytes*trainable)
-	m := profile.Model{
-		Name: c.Name, Architecture: c.Architecture, ClassName: c.ClassName,
+	return profile.Model{
+		Name: c.Name, Architecture: cmp.Or(c.Architecture, "custom"), ClassName: c.ClassName,
 		TotalParameters: c.Total, TrainableParameters: trainable,
 		HiddenSize: c.HiddenSize, Layers: c.Layers,
 		ParameterBytes: profile.Or(c.ParameterBytes, float32Bytes*c.Total),
 		GradientBytes:  gradients,
 		OptimizerBytes: optimizerBytes(trainable, gradients,
-			profile.Or(c.AdafactorStateBytes, guessedAdafactor(trainable))), Source: c.Source,
-	}
-	if m.Architecture == "" {
-		m.Architecture = "custom"
-	}
-	if m.Source == "" {
-		m.Source = "manual"
-	}
-	return m, nil
+			profile.Or(c.AdafactorStateBytes, guessedAdafactor(trainable))),
+		Source: cmp.Or(c.Source, "manual"),
+	}, nil
 }
 
 var sources = []string{"", "module", "config", "folder", "catalogue", "manual"}

@@ -74,11 +74,7 @@ func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
 	if !ok {
 		return corrupt("%s has the unknown dtype %q", fault.Shorten(name), fault.Shorten(t.DType))
 	}
-	dims := make([]int, len(t.Shape))
-	for i, d := range t.Shape {
-		dims[i] = int(d)
-	}
-	elements, fits := product(dims...)
+	elements, fits := product(t.Shape)
 	if !fits || elements > maxElements {
 		return corrupt("%s has the shape %v", fault.Shorten(name), t.Shape)
 	}
@@ -87,13 +83,13 @@ func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
 		return corrupt("%s of %d elements of %s lies at %v in %d bytes of data",
 			fault.Shorten(name), elements, t.DType, t.Offsets, dataBytes)
 	}
-	if (t.DType == "U8" || t.DType == "I8") && len(dims) > 1 {
+	if (t.DType == "U8" || t.DType == "I8") && len(t.Shape) > 1 {
 		return fault.New(fault.Unsupported, "pass the live module",
 			"%s is stored as %s: weights are quantized", fault.Shorten(name), t.DType)
 	}
 	if isParameter(name, t.DType) {
 		w.elements += elements // both stay under file size x 8
-		w.factored += factoredState(elements, dims)
+		w.factored += factoredState(elements, t.Shape)
 	}
 	return nil
 }
@@ -112,17 +108,17 @@ func corrupt(format string, args ...any) error {
 // factoredState is the size of Adafactor's second moment for one tensor: the mean over the last
 // dimension and the mean over the one before it (transformers.optimization.Adafactor); a vector is
 // kept whole.
-func factoredState(elements uint64, dims []int) uint64 {
+func factoredState(elements uint64, dims []int64) uint64 {
 	n := len(dims)
 	if n < 2 || elements == 0 {
 		return elements
 	}
-	outer, _ := product(dims[:n-2]...) // not above elements, hence no overflow
+	outer, _ := product(dims[:n-2]) // not above elements, hence no overflow
 	return outer * (uint64(dims[n-2]) + uint64(dims[n-1]))
 }
 
 // product multiplies sizes; false when it leaves 64 bits.
-func product(dims ...int) (uint64, bool) {
+func product(dims []int64) (uint64, bool) {
 	n := uint64(1)
 	for _, d := range dims {
 		high, low := bits.Mul64(n, uint64(d))
