@@ -95,13 +95,12 @@ type counterpart struct {
 	allocator *allocator.Allocator
 	aim       [2]uint64 // the other run's gradients and optimizer state
 
-	holdings []peak.Holding       // by number of a kind
-	done     [2]uint64            // of that, gradients and optimizer state
-	sum      uint64               // in all
-	kinds    map[peak.Holding]int // by what they are, without bytes
-	current  int                  // kind of what is allocated next
-	next     *Moment              // that allocation; nil where it cannot be the other run's
-	live     map[uint64]int       // the kind of each block, by address
+	holdings numbered[peak.Holding] // known without their bytes
+	done     [2]uint64              // of that, gradients and optimizer state
+	sum      uint64                 // in all
+	current  int32                  // number of the holding that is allocated next
+	next     *Moment                // that allocation; nil where it cannot be the other run's
+	live     map[uint64]int32       // the holding of each block, by address
 
 	moment *Moment // the best so far, with what is held
 	rank   [4]uint64
@@ -109,8 +108,7 @@ type counterpart struct {
 }
 
 func newCounterpart(m *Model, a CompareArgs, running *allocator.Allocator) *counterpart {
-	c := &counterpart{CompareArgs: a, model: m, allocator: running, kinds: map[peak.Holding]int{},
-		live: map[uint64]int{}}
+	c := &counterpart{CompareArgs: a, model: m, allocator: running, live: map[uint64]int32{}}
 	for _, h := range a.Held {
 		if i := progress(h); i >= 0 {
 			c.aim[i] += h.Bytes
@@ -130,13 +128,8 @@ func (c *counterpart) allocating(s replay.Segment, storage int32, component uint
 	if s.Position.Role != template.Load && (c.Phase == "" || c.Phase == place.Phase) {
 		c.next = &Moment{place, stepOf(s.Position)}
 	}
-	key := peak.Holding{Component: c.model.templates.Components[component], Module: place.Module}
-	i, ok := c.kinds[key]
-	if !ok {
-		i, c.kinds[key] = len(c.holdings), len(c.holdings)
-		c.holdings = append(c.holdings, key)
-	}
-	c.current = i
+	c.current = c.holdings.of(peak.Holding{Component: c.model.templates.Components[component],
+		Module: place.Module})
 }
 
 // offer takes the moment before an allocation if it is more like the other run's than the best so
@@ -150,7 +143,7 @@ func (c *counterpart) offer(moment *Moment, bytes uint64) {
 		rank[2] = 1
 	}
 	if c.moment == nil || slices.Compare(rank[:], c.rank[:]) < 0 {
-		c.moment, c.rank, c.best = moment, rank, append(c.best[:0], c.holdings...)
+		c.moment, c.rank, c.best = moment, rank, append(c.best[:0], c.holdings.values...)
 	}
 }
 
@@ -174,9 +167,9 @@ func (c *counterpart) changed(change allocator.Change) {
 	}
 }
 
-// add counts bytes of a kind; what wraps around is taken away.
-func (c *counterpart) add(kind int, bytes uint64) {
-	h := &c.holdings[kind]
+// add counts bytes of a holding; what wraps around is taken away.
+func (c *counterpart) add(holding int32, bytes uint64) {
+	h := &c.holdings.values[holding]
 	h.Bytes += bytes
 	c.sum += bytes
 	if i := progress(*h); i >= 0 {

@@ -89,7 +89,8 @@ func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	l := newEventLog(m, cmp.Or(r.Most, defaultSnapshotEvents))
+	l := &eventLog{model: m, limit: cmp.Or(r.Most, defaultSnapshotEvents),
+		live: map[uint64]origin{}, takenBy: map[uint64]origin{}}
 	p.Allocating, p.Allocator.Watch = l.allocating, l.changed
 	full, err := p.PlayAll(plan)
 	if err != nil {
@@ -112,11 +113,10 @@ type eventLog struct {
 	events  []event
 	total   int // of all events, those that were not kept included
 	current origin
-	stacks  map[stack]int32
-	names   map[string]int32
+	stacks  numbered[stack]
+	names   numbered[string]
 	live    map[uint64]origin // of allocated blocks, by address
 	takenBy map[uint64]origin // of what first needed segments or pages, by address
-	Snapshot
 }
 
 // stack is a row of SnapshotStacks.
@@ -131,20 +131,12 @@ type event struct {
 	origin
 }
 
-func newEventLog(m *Model, limit int) *eventLog {
-	empty := Snapshot{Names: []string{}, Stacks: SnapshotStacks{[]int32{}, []int32{}, []int32{},
-		[]int32{}, []int32{}}}
-	return &eventLog{Snapshot: empty, model: m, limit: limit, stacks: map[stack]int32{},
-		names: map[string]int32{},
-		live:  map[uint64]origin{}, takenBy: map[uint64]origin{}}
-}
-
 // allocating notes what is allocated next.
 func (l *eventLog) allocating(s replay.Segment, storage int32, component uint8) {
 	place := l.model.place(s.Template, storage)
-	number := l.number(stack{op: l.name(place.Op), module: l.name(place.Module),
-		segment: l.name(place.Segment), phase: l.name(place.Phase),
-		component: l.name(l.model.templates.Components[component])})
+	number := l.stacks.of(stack{op: l.names.of(place.Op), module: l.names.of(place.Module),
+		segment: l.names.of(place.Segment), phase: l.names.of(place.Phase),
+		component: l.names.of(l.model.templates.Components[component])})
 	l.current = origin{number, int32(stepOf(s.Position))}
 }
 
@@ -158,28 +150,6 @@ func stepOf(p template.Position) int {
 	default:
 		return p.Window + 1
 	}
-}
-
-func (l *eventLog) name(text string) int32 {
-	index, ok := l.names[text]
-	if !ok {
-		index = int32(len(l.Names))
-		l.names[text], l.Names = index, append(l.Names, text)
-	}
-	return index
-}
-
-func (l *eventLog) number(s stack) int32 {
-	index, ok := l.stacks[s]
-	if ok {
-		return index
-	}
-	index, c := int32(len(l.stacks)), &l.Stacks
-	l.stacks[s] = index
-	c.Op, c.Module, c.Segment =
-		append(c.Op, s.op), append(c.Module, s.module), append(c.Segment, s.segment)
-	c.Phase, c.Component = append(c.Phase, s.phase), append(c.Component, s.component)
-	return index
 }
 
 // changed records an event. When there are twice as many as are kept, the older half is dropped.
@@ -205,16 +175,23 @@ func (l *eventLog) changed(c allocator.Change) {
 // snapshot returns the newest events in columns, and what is there after them.
 func (l *eventLog) snapshot(segments []allocator.Segment) Snapshot {
 	events := l.events[max(len(l.events)-l.limit, 0):]
-	s, n := l.Snapshot, len(events)
-	s.LeftOut = l.total - n
-	s.Events = SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n),
-		make([]int32, n), make([]int32, n)}
+	n, m := len(events), len(l.stacks.values)
+	s := Snapshot{Names: append([]string{}, l.names.values...), LeftOut: l.total - n,
+		Stacks: SnapshotStacks{make([]int32, m), make([]int32, m), make([]int32, m),
+			make([]int32, m), make([]int32, m)},
+		Events: SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n),
+			make([]int32, n), make([]int32, n)},
+		Segments: make([]SnapshotSegment, len(segments))}
+	for i, k := range l.stacks.values {
+		c := &s.Stacks
+		c.Op[i], c.Module[i], c.Segment[i] = k.op, k.module, k.segment
+		c.Phase[i], c.Component[i] = k.phase, k.component
+	}
 	for i, e := range events {
 		s.Events.Action[i], s.Events.Address[i], s.Events.Bytes[i] =
 			int(e.Action), e.Address, e.Bytes
 		s.Events.Stack[i], s.Events.Step[i] = e.stack, e.step
 	}
-	s.Segments = make([]SnapshotSegment, len(segments))
 	for i, segment := range segments {
 		s.Segments[i] = l.segment(segment)
 	}

@@ -23,7 +23,7 @@ type StepWork struct {
 // Work returns the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out
 // of range, Unsupported where the traced shapes do not determine them.
 func (m *Model) Work(shape trace.Shape) (StepWork, error) {
-	w := collector{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
+	w := collector{tf32: m.tf32(), unknown: map[string]bool{}}
 	ok, err := m.eachCall(shape, w.add)
 	if err != nil {
 		return StepWork{}, err
@@ -35,7 +35,7 @@ func (m *Model) Work(shape trace.Shape) (StepWork, error) {
 	}
 	unknown := slices.AppendSeq([]string{}, maps.Keys(w.unknown))
 	slices.Sort(unknown)
-	return StepWork{kernel.Work{Operations: w.list,
+	return StepWork{kernel.Work{Operations: w.operations.values,
 		TrainedParameters: m.count("trained_parameters"),
 		TrainedTensors:    m.count("trained_tensors")}, unknown}, nil
 }
@@ -102,10 +102,9 @@ func (m *Model) count(name string) int64 {
 
 // collector makes operations of calls.
 type collector struct {
-	tf32    bool
-	list    []kernel.Operation
-	index   map[kernel.Operation]int // without how often
-	unknown map[string]bool
+	tf32       bool
+	operations numbered[kernel.Operation] // known without how often
+	unknown    map[string]bool
 }
 
 var phases = map[string]kernel.Phase{"forward": kernel.Forward, "backward": kernel.Backward}
@@ -142,13 +141,7 @@ func (w *collector) add(call trace.Call, numbers []int64) {
 	if empty {
 		return // its kernel has nothing to do
 	}
-	i, again := w.index[o]
-	if !again {
-		i = len(w.list)
-		w.index[o] = i
-		w.list = append(w.list, o)
-	}
-	w.list[i].Times++
+	w.operations.values[w.operations.of(o)].Times++
 }
 
 // kindIn is the kind with the layout of the operands: a copy that keeps the order of elements is as
@@ -182,25 +175,21 @@ func (w *collector) unit(dtype string, kind kernel.Kind) kernel.DType {
 	return kernel.Float32
 }
 
-// The rules by ATen's names without overload and without the underscore of writing in place.
-var rules = withSame(map[string]kernel.Activity{
-	"convolution":                                      kernel.Once(kernel.Convolution),
-	"convolution_backward":                             kernel.Once(kernel.Convolution),
-	"_scaled_dot_product_flash_attention":              kernel.Once(kernel.Attention),
-	"_scaled_dot_product_efficient_attention":          kernel.Once(kernel.Attention),
-	"_scaled_dot_product_flash_attention_backward":     kernel.FusedAttentionGradient,
-	"_scaled_dot_product_efficient_attention_backward": kernel.FusedAttentionGradient,
-	"_softmax_backward_data":                           kernel.SoftmaxGradient,
-	"embedding_dense_backward":                         kernel.EmbeddingGradient,
-})
-
-// withSame adds the operations that share a rule.
-func withSame(rules map[string]kernel.Activity) map[string]kernel.Activity {
+// rules by ATen's names without overload and without the underscore of writing in place.
+var rules = func() map[string]kernel.Activity {
+	byName := map[string]kernel.Activity{}
 	for _, same := range []struct {
 		kernel.Activity
 		names string
 	}{
 		{kernel.Once(kernel.GEMM), "mm bmm addmm baddbmm"},
+		{kernel.Once(kernel.Convolution), "convolution convolution_backward"},
+		{kernel.Once(kernel.Attention),
+			"_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"},
+		{kernel.FusedAttentionGradient, "_scaled_dot_product_flash_attention_backward " +
+			"_scaled_dot_product_efficient_attention_backward"},
+		{kernel.SoftmaxGradient, "_softmax_backward_data"},
+		{kernel.EmbeddingGradient, "embedding_dense_backward"},
 		{kernel.Once(kernel.Softmax),
 			"_softmax _safe_softmax _log_softmax _log_softmax_backward_data"},
 		{kernel.Once(kernel.Normalization),
@@ -239,11 +228,11 @@ func withSame(rules map[string]kernel.Activity) map[string]kernel.Activity {
 			"lift_fresh alias resize set record_stream"},
 	} {
 		for _, name := range strings.Fields(same.names) {
-			rules[name] = same.Activity
+			byName[name] = same.Activity
 		}
 	}
-	return rules
-}
+	return byName
+}()
 
 // ruleOf is the rule of an operation by its full name; false where it has none, which counts by its
 // bytes.

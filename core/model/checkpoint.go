@@ -145,42 +145,36 @@ func shards(raw []byte) ([]string, error) {
 }
 
 func fileWeights(path string) (weights, error) {
-	file, err := openFile(path)
+	file, size, err := openFile(path)
 	if err != nil {
 		return weights{}, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return weights{}, fault.Wrap(err, fault.NotFound, "", "reading the size")
-	}
-	return readHeader(file, info.Size())
+	return readHeader(file, size)
 }
 
-func openFile(path string) (*os.File, error) {
+func openFile(path string) (file *os.File, size int64, err error) {
 	info, err := os.Stat(path)
+	if err == nil && info.Mode().IsRegular() {
+		file, err = os.Open(path)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.New(fault.NotFound,
+		return nil, 0, fault.New(fault.NotFound,
 			"pass the folder that save_pretrained wrote, with config.json in it",
 			"there is no file %s", path)
 	case err != nil:
-		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
+		return nil, 0, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
 			"opening")
-	case !info.Mode().IsRegular(): // a pipe would block
-		return nil, fault.New(fault.InvalidArgument, "pass the folder that save_pretrained wrote",
-			"%s is not a regular file", path)
+	case file == nil: // a pipe would block
+		return nil, 0, fault.New(fault.InvalidArgument,
+			"pass the folder that save_pretrained wrote", "%s is not a regular file", path)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
-			"opening")
-	}
-	return file, nil
+	return file, info.Size(), nil
 }
 
 func readBounded(path string, limit int64) ([]byte, error) {
-	file, err := openFile(path)
+	file, _, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}

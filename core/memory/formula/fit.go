@@ -9,7 +9,6 @@ import (
 
 // Fitter finds formulas of sizes at the same shapes.
 type Fitter struct {
-	shapes    []trace.Shape
 	points    []Point
 	probes    []Point // of shapes that were not traced, to tell formulas apart
 	vars      Variables
@@ -20,7 +19,7 @@ type Fitter struct {
 
 // NewFitter prepares for sizes at these shapes.
 func NewFitter(vars Variables, shapes []trace.Shape, confirmed Confirmed) *Fitter {
-	f := &Fitter{shapes: shapes, vars: vars, confirmed: confirmed}
+	f := &Fitter{vars: vars, confirmed: confirmed}
 	for _, s := range shapes {
 		f.points = append(f.points, vars.AtTraced(s))
 	}
@@ -151,8 +150,8 @@ func (f *Fitter) Approximate(sizes []int64) Formula {
 			}
 		}
 	}
-	for i, s := range f.shapes {
-		best.traced = append(best.traced, traced{s, sizes[i]})
+	for i, p := range f.points {
+		best.traced = append(best.traced, traced{p.shape, sizes[i]})
 	}
 	return best
 }
