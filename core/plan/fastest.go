@@ -98,7 +98,7 @@ func byFormula(in Inputs) (profile.Config, error) {
 	if in.Options.beyondFormula() {
 		c.Warnings = append(c.Warnings,
 			"The published formula ignores precision, gradient_checkpointing, every_n_layers, "+
-				"offload_checkpoints, length_handling, max_length_s and lora_rank.")
+				"offload_checkpoints, length_handling, max_length_s, distributed and lora_rank.")
 	}
 	return c, nil
 }

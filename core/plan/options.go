@@ -272,7 +272,7 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	overrides := o.beyondFormula() || o.Distributed != "" || o.Workers != nil ||
+	overrides := o.beyondFormula() || o.Workers != nil ||
 		o.EvaluationOptions != (EvaluationOptions{})
 	switch {
 	case o.Policy == PublishedRule && overrides:
@@ -310,7 +310,7 @@ func (o Options) checkCombinations() error {
 func (o Options) beyondFormula() bool {
 	return o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
 		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
-		o.LoRARank != 0
+		o.Distributed != "" || o.LoRARank != 0
 }
 
 // ofStreams reports whether clips can come in this order when a window of them is known at a time.

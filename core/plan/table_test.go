@@ -140,4 +140,9 @@ func TestWithoutATraceTheFormulaPlans(t *testing.T) {
 	c := must(Make(in))
 	assert.Contains(t, c.Warnings[0], "tracing failed: no loss")
 	assert.Contains(t, c.Warnings[0], "Do this.")
+
+	in.Options.Distributed, in.Options.DeviceCount = "zero2", pointer(2)
+	c = must(Make(in))
+	assert.Contains(t, strings.Join(c.Warnings, "\n"), "length_handling, max_length_s, distributed and lora_rank.")
+	assert.Equal(t, "ddp", c.Distributed)
 }
