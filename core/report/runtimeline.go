@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
 // timeline is the run logs of a run's monitors: those of ranks and nodes are side by side, those of
@@ -59,10 +60,10 @@ func newTimeline(sources []Source) *timeline {
 		}
 	}
 	t.leads = chain(t.sources)
-	for _, logs := range grouped(t.sources, (*Source).uuids) {
+	for _, logs := range view.Grouped(t.sources, (*Source).uuids) {
 		t.hosts = append(t.hosts, newHost(chain(logs)))
 	}
-	for _, group := range grouped(places, place.uuid) {
+	for _, group := range view.Grouped(places, place.uuid) {
 		t.gpus = append(t.gpus, t.newGPU(group))
 	}
 	return t
@@ -80,20 +81,6 @@ func (s *Source) uuids() string {
 
 func (p place) uuid() string {
 	return cmp.Or(p.RunLog.GPUs[p.gpu].UUID, fmt.Sprintf("%q %d", p.Name, p.gpu))
-}
-
-// grouped are lists of what has one key, in the order in which the keys come first.
-func grouped[T any](all []T, key func(T) string) (groups [][]T) {
-	numbers := map[string]int{}
-	for _, item := range all {
-		i, ok := numbers[key(item)]
-		if !ok {
-			i = len(groups)
-			numbers[key(item)], groups = i, append(groups, nil)
-		}
-		groups[i] = append(groups[i], item)
-	}
-	return groups
 }
 
 // chain are those that do not overlap.

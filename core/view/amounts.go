@@ -54,19 +54,16 @@ func clock(unix float64) string {
 }
 
 // short has three digits that count, or all of a larger number.
-func short(x float64) string {
-	if math.Abs(x) >= 99.5 {
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.3g", x)
-}
+func short(x float64) string { return digits("%.3g", x) }
 
 // rough has two digits that count, or all of a larger number.
-func rough(x float64) string {
-	if x >= 99.5 {
-		return fmt.Sprintf("%.0f", x)
+func rough(x float64) string { return digits("%.2g", x) }
+
+func digits(format string, x float64) string {
+	if math.Abs(x) >= 99.5 {
+		format = "%.0f"
 	}
-	return fmt.Sprintf("%.2g", x)
+	return fmt.Sprintf(format, x)
 }
 
 // amount returns figures of one unit: "61 W".

@@ -80,24 +80,23 @@ func (b bars) Drawn(i int) picture {
 		Height: height + 4}
 	for _, l := range b.Levels {
 		if l.Class == "end" {
-			p.Shapes = append(p.Shapes, box{W: l.At / b.Top, Y: 2, H: height, Class: "shade",
-				Opacity: 0.07})
+			p.add(box{W: l.At / b.Top, Y: 2, H: height, Class: "shade", Opacity: 0.07})
 		}
 	}
 	start := 0.0
 	for _, s := range r.Parts {
-		p.Shapes = append(p.Shapes, b.segment(r, s, start, height)...)
+		p.add(b.segment(r, s, start, height)...)
 		start += s.Value
 	}
 	if r.Low != nil && r.High != nil {
-		p.Shapes = append(p.Shapes, b.whisker(*r.Low, *r.High, height)...)
+		p.add(b.whisker(*r.Low, *r.High, height)...)
 	}
 	for _, l := range b.Levels {
-		p.Shapes = append(p.Shapes, stroke{X1: l.At / b.Top, X2: l.At / b.Top, Y1: 0, Y2: height +
-			4, Class: l.class(), Dashed: l.Limit, Title: l.Name + " " + l.Text})
+		p.add(stroke{X: l.At / b.Top, H: height + 4, Class: l.class(), Dashed: l.Limit,
+			Title: l.Name + " " + l.Text})
 	}
 	if b.Ticks {
-		p.Shapes = append(p.Shapes, b.ticks(height+tickHeight)...)
+		p.add(b.ticks(height + tickHeight)...)
 		p.Height += tickHeight
 	}
 	return p
@@ -146,9 +145,9 @@ func (b bars) segment(r barRow, s segment, start, height float64) []shape {
 func (b bars) whisker(low, high, height float64) []shape {
 	middle, x1, x2 := 2+height/2, low/b.Top, high/b.Top
 	return []shape{
-		stroke{X1: x1, X2: x2, Y1: middle, Y2: middle, Class: "level"},
-		stroke{X1: x1, X2: x1, Y1: middle - 4, Y2: middle + 4, Class: "level"},
-		stroke{X1: x2, X2: x2, Y1: middle - 4, Y2: middle + 4, Class: "level"},
+		stroke{X: x1, W: x2 - x1, Y: middle, Class: "level"},
+		stroke{X: x1, Y: middle - 4, H: 8, Class: "level"},
+		stroke{X: x2, Y: middle - 4, H: 8, Class: "level"},
 	}
 }
 

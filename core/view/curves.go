@@ -93,12 +93,7 @@ func (c curves) y(value float64) float64 {
 	return curveTop + curveHeight*(1-between(value, 0, c.top()))
 }
 
-func (c curves) top() float64 {
-	if c.Top > 0 {
-		return c.Top
-	}
-	return 1
-}
+func (c curves) top() float64 { return cmp.Or(max(c.Top, 0), 1) }
 
 // limited reports whether there is a limit low enough to be in the picture.
 func (c curves) limited() bool { return c.Limit != nil && c.Limit.At <= c.top() }
@@ -120,8 +115,7 @@ func (c curves) Gutter() picture {
 		if i > 0 && i == len(heights)-1 {
 			unit = " " + c.Unit
 		}
-		p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(h) + 4, Anchor: "end", Class: "label",
-			Text: short(h) + unit})
+		p.add(label{X: 1, Y: c.y(h) + 4, Anchor: "end", Class: "label", Text: short(h) + unit})
 	}
 	return p
 }
@@ -131,25 +125,22 @@ func (c curves) Drawn() picture {
 	floor := curveTop + curveHeight
 	p := picture{Label: c.Title, Words: c.words(), Height: floor + tickHeight}
 	for _, h := range c.heights() {
-		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: c.y(h), Y2: c.y(h), Class: "grid"})
+		p.add(stroke{W: 1, Y: c.y(h), Class: "grid"})
 	}
-	p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: floor, Y2: floor, Class: "floor"})
+	p.add(stroke{W: 1, Y: floor, Class: "floor"})
 	for _, s := range c.Spans {
 		x := c.at(s.From)
-		p.Shapes = append(p.Shapes, box{X: x, W: max(c.at(s.To)-x, 0.0012), Y: curveTop,
-			H: curveHeight, Class: s.Kind, Title: s.Text})
+		p.add(box{X: x, W: max(c.at(s.To)-x, 0.0012), Y: curveTop, H: curveHeight, Class: s.Kind,
+			Title: s.Text})
 	}
-	p.Shapes = append(p.Shapes, stretched{Y: curveTop, H: curveHeight, Paths: c.paths()})
+	p.add(stretched{Y: curveTop, H: curveHeight, Paths: c.paths()})
 	if c.limited() {
-		y := c.y(c.Limit.At)
-		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: y, Y2: y, Class: "limit", Dashed: true,
-			Title: c.Limit.Name})
+		p.add(stroke{W: 1, Y: c.y(c.Limit.At), Class: "limit", Dashed: true, Title: c.Limit.Name})
 	}
-	p.Shapes = append(p.Shapes, c.events(floor)...)
+	p.add(c.events()...)
 	for _, t := range c.X.Ticks {
 		x := c.at(t.At)
-		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 13, Anchor: anchor(x), Class: "label",
-			Text: t.Text})
+		p.add(label{X: x, Y: floor + 13, Anchor: anchor(x), Class: "label", Text: t.Text})
 	}
 	return p
 }
@@ -263,35 +254,36 @@ func (c curves) place(p [2]float64) (int, int) {
 
 // events are lines; alerts also a bar above for as long as they held, and their number where there
 // is room.
-func (c curves) events(floor float64) []shape {
+func (c curves) events() []shape {
 	var shapes []shape
+	const floor = curveTop + curveHeight
 	last, free := -1.0, 0.0
 	for _, e := range c.Events {
 		x := c.at(e.At)
 		switch e.Level {
 		case "phase":
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor,
-				Class: "grid phase", Dashed: true, Title: e.Text})
+			shapes = append(shapes, stroke{X: x, Y: curveTop, H: curveHeight, Class: "grid phase",
+				Dashed: true, Title: e.Text})
 			if x >= free {
 				shapes = append(shapes, label{X: x, DX: 2, Y: floor + 13, Anchor: "start",
 					Class: "label", Text: e.Text})
 				free = x + 0.011*float64(columns(e.Text)) + 0.012
 			}
 		case "out of memory":
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "limit",
+			shapes = append(shapes, stroke{X: x, Y: curveTop, H: curveHeight, Class: "limit",
 				Title: e.Text})
 		case "":
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: floor - 14, Y2: floor,
-				Class: "level thin", Title: e.Text})
+			shapes = append(shapes, stroke{X: x, Y: floor - 14, H: 14, Class: "level thin",
+				Title: e.Text})
 		default:
 			end := 1.0
 			if e.Until != nil {
 				end = c.at(*e.Until)
 			}
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "alert " +
-				e.Level, Dashed: true},
-				box{X: x, W: max(end-x, 0.002), Y: curveTop - 3, H: 3, Class: "alert " + e.Level,
-					Title: e.Text})
+			class := "alert " + e.Level
+			shapes = append(shapes,
+				stroke{X: x, Y: curveTop, H: curveHeight, Class: class, Dashed: true},
+				box{X: x, W: max(end-x, 0.002), Y: curveTop - 3, H: 3, Class: class, Title: e.Text})
 			if x-last > apart {
 				shapes = append(shapes, label{X: x, Y: curveTop - 5, Anchor: anchor(max(x, 0.5)),
 					Class: "number " + e.Level, Text: e.Label})

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,10 +95,7 @@ func (facts) templateName() string { return "facts" }
 
 func (f facts) lines(width int) []string {
 	var lines []string
-	items := f.Items
-	if f.Brief > 0 && len(items) > f.Brief {
-		items = items[:f.Brief]
-	}
+	items := shownOf(f.Brief, f.Items)
 	for _, item := range items {
 		lines = append(lines, wrap(item, width, "  ")...)
 	}
@@ -266,10 +264,7 @@ type table struct {
 func (table) templateName() string { return "table" }
 
 func (t table) lines(width int) []string {
-	shown := t.Rows
-	if t.Brief > 0 && len(shown) > t.Brief {
-		shown = shown[:t.Brief]
-	}
+	shown := shownOf(t.Brief, t.Rows)
 	if len(shown) == 0 {
 		return nil
 	}
@@ -285,6 +280,9 @@ func (t table) lines(width int) []string {
 	}
 	return append(grid(rows, tight, width), more(len(t.Rows)+t.More-len(shown))...)
 }
+
+// shownOf are the first few of all, of 0 all.
+func shownOf[T any](few int, all []T) []T { return first(cmp.Or(few, len(all)), all) }
 
 // more is a line of how many there are that are not shown; none of none.
 func more(hidden int) []string {
@@ -311,4 +309,18 @@ func plain(rows [][]string) table {
 		t.Rows = append(t.Rows, row{Cells: cellsOf(texts...)})
 	}
 	return t
+}
+
+// Grouped are lists of what has one key, in the order in which the keys come first.
+func Grouped[T any](all []T, key func(T) string) (groups [][]T) {
+	numbers := map[string]int{}
+	for _, item := range all {
+		i, ok := numbers[key(item)]
+		if !ok {
+			i = len(groups)
+			numbers[key(item)], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], item)
+	}
+	return groups
 }

@@ -71,8 +71,7 @@ func (h histogram) Drawn() picture {
 		if m.Limit {
 			class = "limit"
 		}
-		p.Shapes = append(p.Shapes, stroke{X1: h.at(m.At), X2: h.at(m.At), Y1: y + 2, Y2: floor,
-			Class: class, Dashed: m.Limit})
+		p.add(stroke{X: h.at(m.At), Y: y + 2, H: floor - y - 2, Class: class, Dashed: m.Limit})
 	}
 	for i, m := range marks {
 		text := label{X: h.at(m.At), DX: 4, Y: top - markHeight*float64(len(marks)-i) + 11,
@@ -80,9 +79,9 @@ func (h histogram) Drawn() picture {
 		if text.X > 0.5 {
 			text.DX, text.Anchor = -4, "end"
 		}
-		p.Shapes = append(p.Shapes, text)
+		p.add(text)
 	}
-	p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: floor, Y2: floor, Class: "floor"})
+	p.add(stroke{W: 1, Y: floor, Class: "floor"})
 	every := max(1, (len(h.Edges)+4)/8)
 	for i := 0; i < len(h.Edges); i += every {
 		text := fmt.Sprintf("%.4g", h.Edges[i])
@@ -90,8 +89,7 @@ func (h histogram) Drawn() picture {
 			text += " " + h.Unit
 		}
 		x := h.at(h.Edges[i])
-		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 14, Anchor: anchor(x), Class: "label",
-			Text: text})
+		p.add(label{X: x, Y: floor + 14, Anchor: anchor(x), Class: "label", Text: text})
 	}
 	return p
 }

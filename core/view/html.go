@@ -37,7 +37,8 @@ var looks = sync.OnceValues(func() (*template.Template, error) {
 		"px": func(x float64) string {
 			return strconv.FormatFloat(math.Round(10*x)/10, 'f', -1, 64)
 		},
-		"draw": func(data any) (template.HTML, error) { return draw(parsed, data) },
+		"draw":   func(parts []Block) (template.HTML, error) { return drawn(parsed, parts) },
+		"shapes": func(parts []shape) (template.HTML, error) { return drawn(parsed, parts) },
 	})
 	return parsed.ParseFS(templates, "templates/*.html")
 })
@@ -57,18 +58,8 @@ func compact(css string) string {
 // share is a share of a width as CSS and SVG write it.
 func share(x float64) string { return fmt.Sprintf("%.2f%%", 100*between(x, 0, 1)) }
 
-// draw returns the HTML of blocks or shapes.
-func draw(parsed *template.Template, data any) (template.HTML, error) {
-	switch parts := data.(type) {
-	case []Block:
-		return drawn(parsed, parts)
-	case []shape:
-		return drawn(parsed, parts)
-	}
-	return "", fmt.Errorf("a %T cannot be drawn", data)
-}
-
-// drawn is safe to insert: templates have escaped all that is in it.
+// drawn is the HTML of blocks or shapes. It is safe to insert: templates have escaped all that is
+// in it.
 func drawn[T shape](parsed *template.Template, parts []T) (template.HTML, error) {
 	var out strings.Builder
 	for _, part := range parts {

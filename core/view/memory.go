@@ -262,18 +262,15 @@ func piece(t peak.Timeline, values []uint64, unit float64) [][][2]float64 {
 
 // byPhase is the highest allocated memory in each phase, over all segments.
 func (r memoryRecord) byPhase() string {
-	highest := map[string]uint64{}
-	var order []string
-	for _, p := range r.Phases {
-		if _, ok := highest[p.Phase]; !ok {
-			order = append(order, p.Phase)
+	var peaks []string
+	for _, phases := range Grouped(r.Phases, func(p peak.Phase) string { return p.Phase }) {
+		highest := uint64(0)
+		for _, p := range phases {
+			highest = max(highest, p.PeakAllocated)
 		}
-		highest[p.Phase] = max(highest[p.Phase], p.PeakAllocated)
+		peaks = append(peaks, phases[0].Phase+" "+units.Size(highest))
 	}
-	for i, phase := range order {
-		order[i] = phase + " " + units.Size(highest[phase])
-	}
-	return strings.Join(order, ", ")
+	return strings.Join(peaks, ", ")
 }
 
 // words are one batch, what stays of each sample, and a whole evaluation of a thousand samples.

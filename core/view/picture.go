@@ -17,12 +17,15 @@ type box struct {
 	Title         string
 }
 
+// stroke is a line that goes W across and H down.
 type stroke struct {
-	X1, X2       float64
-	Y1, Y2       float64
+	X, W, Y, H   float64
 	Class, Title string
 	Dashed       bool
 }
+
+func (s stroke) X2() float64 { return s.X + s.W }
+func (s stroke) Y2() float64 { return s.Y + s.H }
 
 type label struct {
 	X      float64
@@ -60,6 +63,8 @@ type picture struct {
 }
 
 func (picture) templateName() string { return "picture" }
+
+func (p *picture) add(shapes ...shape) { p.Shapes = append(p.Shapes, shapes...) }
 
 // between is where a value lies between two others, 0 to 1; what is not a number is at 0.
 func between(x, low, high float64) float64 {

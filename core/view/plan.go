@@ -68,23 +68,19 @@ func (r planRecord) brief() []Block {
 
 // decisionGroups are folds, in the order in which groups come; one with changes is open.
 func decisionGroups(all []planning.DecisionRow) (folds []Block) {
-	groups, changed := map[string][]Block{}, map[string]int{}
-	var order []string
-	for _, d := range all {
-		if groups[d.Group] == nil {
-			order = append(order, d.Group)
+	byGroup := func(d planning.DecisionRow) string { return d.Group }
+	for _, decisions := range Grouped(all, byGroup) {
+		group, changed := fold{Summary: decisions[0].Group}, 0
+		for _, d := range decisions {
+			group.Body = append(group.Body, decision(d))
+			if d.Overridden {
+				changed++
+			}
 		}
-		groups[d.Group] = append(groups[d.Group], decision(d))
-		if d.Overridden {
-			changed[d.Group]++
+		if group.Open = changed > 0; group.Open {
+			group.Summary += fmt.Sprintf(" (%d overridden)", changed)
 		}
-	}
-	for _, group := range order {
-		f := fold{Summary: group, Body: groups[group], Open: changed[group] > 0}
-		if f.Open {
-			f.Summary += fmt.Sprintf(" (%d overridden)", changed[group])
-		}
-		folds = append(folds, f)
+		folds = append(folds, group)
 	}
 	return folds
 }
@@ -129,21 +125,15 @@ func (r planRecord) unequal() string {
 
 // several is "NVIDIA L4 + 2 × Tesla T4": each name once, in the order of the first.
 func several(names []string) string {
-	counts := map[string]int{}
-	var order []string
-	for _, gpu := range names {
-		if counts[gpu] == 0 {
-			order = append(order, gpu)
+	var counts []string
+	for _, same := range Grouped(names, name) {
+		text := name(same[0])
+		if len(same) > 1 {
+			text = fmt.Sprintf("%d × %s", len(same), text)
 		}
-		counts[gpu]++
+		counts = append(counts, text)
 	}
-	for i, gpu := range order {
-		order[i] = name(gpu)
-		if n := counts[gpu]; n > 1 {
-			order[i] = fmt.Sprintf("%d × %s", n, name(gpu))
-		}
-	}
-	return strings.Join(order, " + ")
+	return strings.Join(counts, " + ")
 }
 
 // hours is "1.2 h (0.7–2.1)", short times in minutes or seconds.
