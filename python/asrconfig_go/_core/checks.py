@@ -45,8 +45,15 @@ def in_range(name: str, value: object, low: float, high: float, hint: str, kind:
     """A number of ``kind`` from ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
     number = checked(name, value, kind)
     if not low <= number <= high:
-        bounds = f"{low} and {high}" if kind is int else f"{low:g} and {high:g}"
-        raise InvalidArgumentError(f"{name} = {number} is not between {bounds}", hint)
+        raise InvalidArgumentError(f"{name} = {number} is not between {low} and {high}", hint)
+    return number
+
+
+def at_least(name: str, value: object, low: float, hint: str, kind: type = int) -> Any:
+    """A number of ``kind`` that is not below ``low``; ``InvalidArgumentError`` for anything else."""
+    number = checked(name, value, kind)
+    if number < low:
+        raise InvalidArgumentError(f"{name} = {number} is less than {low}", hint)
     return number
 
 

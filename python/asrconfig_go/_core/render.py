@@ -126,6 +126,25 @@ class Shown:
         return html(self._kind, self._shown())
 
 
+class Headlined(Shown):
+    """A record that ``repr`` shows in one sentence, and ``print`` completely."""
+
+    @property
+    def headline(self) -> str:
+        """The record in one sentence, as far as it is known."""
+        return title(self._kind, self._figures())
+
+    def _figures(self) -> Record:
+        """What the sentence is made of."""
+        return self._shown()
+
+    def __str__(self) -> str:
+        return text(self._kind, self._shown())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.headline!r})"
+
+
 def plot(kind: str, record: Record, ax: Axes | None = None) -> Axes:
     """Draw the first chart of a view, on ``ax`` or a new figure, and return its axes.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.checks import checked
+from .._core.checks import at_least
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, kind_of, listed
 from .._core.render import exact, plural
@@ -103,9 +103,7 @@ class Filled:
 
 def fill(cache: Callable[[object], object], sources: object, workers: int | None, progress: bool) -> Filled:
     """Call ``cache`` with each of ``sources`` in threads: decoding releases the GIL."""
-    count = checked("workers", workers, int | None) if workers is not None else usable_cores()
-    if count < 1:
-        raise InvalidArgumentError(f"workers = {count} load nothing", "leave it out: one for each core")
+    count = usable_cores() if workers is None else at_least("workers", workers, 1, "leave it out: one for each core")
     items, total = _items(sources)
     clips, errors, done = iter(items), list[str](), 0
 
@@ -149,10 +147,13 @@ def usable_cores() -> int:
 
 
 class ClipCache:
-    """Returns the clip of a source when it is called, which counts ``_hits`` and ``_misses``."""
+    """Returns the clip of a source when it is called."""
 
     load: Load
-    _hits = _misses = 0
+    hits: int
+    """Clips that this process found in the cache."""
+    misses: int
+    """Clips that this process loaded."""
     _lock: threading.Lock
     _pid: int
     _silent: list[str]  # names of clips that this process loaded
@@ -171,8 +172,8 @@ class ClipCache:
         key = clip_key(source)
         cached = None if key is None else self._find(key)
         with self._lock:
-            self._hits += cached is not None
-            self._misses += cached is None
+            self.hits += cached is not None
+            self.misses += cached is None
         if cached is not None:
             return cached
         clip = self._loaded(source)
@@ -191,16 +192,6 @@ class ClipCache:
     def _keep(self, key: Key, clip: Array) -> Array:
         """Keep ``clip``, and return it or its copy."""
         raise NotImplementedError
-
-    @property
-    def hits(self) -> int:
-        """Clips that this process found in the cache."""
-        return self._hits
-
-    @property
-    def misses(self) -> int:
-        """Clips that this process loaded."""
-        return self._misses
 
     def prepare(self, sources: object, *, workers: int | None = None, progress: bool = True) -> Filled:
         """Load all clips of a dataset now.
@@ -226,7 +217,7 @@ class ClipCache:
     def _start(self) -> None:
         """Count from zero, with a lock of this process."""
         self._lock, self._pid = threading.Lock(), os.getpid()
-        self._hits = self._misses = 0
+        self.hits = self.misses = 0
         self._silent = []
 
     def _forked(self) -> None:
@@ -234,8 +225,8 @@ class ClipCache:
         self._start()
 
     def _hit_rate(self) -> str:
-        requests = self._hits + self._misses
-        return f", {self._hits / requests:.0%} of {requests} found" if requests else ""
+        requests = self.hits + self.misses
+        return f", {self.hits / requests:.0%} of {requests} found" if requests else ""
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -266,12 +257,11 @@ class DecodedCache(ClipCache):
     """
 
     _clips: OrderedDict[Key, Array]
-    _nbytes: int
+    nbytes: int
+    """Memory that the clips take, at most ``max_bytes``."""
 
     def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
-        if checked("max_bytes", max_bytes, int) < 1:
-            raise InvalidArgumentError(f"max_bytes = {max_bytes} keeps nothing", "1 << 30 is a GiB: 4.5 h at 16 kHz")
-        self.max_bytes: int = max_bytes
+        self.max_bytes: int = at_least("max_bytes", max_bytes, 1, "1 << 30 is a GiB: 4.5 h at 16 kHz")
         self.load = load
         self._start()
 
@@ -279,11 +269,6 @@ class DecodedCache(ClipCache):
     def sample_rate(self) -> int | None:
         """The sampling rate of the clips in hertz; None where ``load`` has none."""
         return sample_rate_of(self.load)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that the clips take, at most ``max_bytes``."""
-        return self._nbytes
 
     def __len__(self) -> int:
         return len(self._clips)
@@ -298,7 +283,7 @@ class DecodedCache(ClipCache):
     def _forked(self) -> None:
         clips = self._clips
         self._start()
-        self._clips, self._nbytes = clips, sum(_size(*entry) for entry in clips.items())
+        self._clips, self.nbytes = clips, sum(_size(*entry) for entry in clips.items())
 
     def clear(self) -> None:
         """Forget every clip and start counting again."""
@@ -313,21 +298,21 @@ class DecodedCache(ClipCache):
         with self._lock:
             if key not in self._clips:
                 self._clips[key] = own
-                self._nbytes += size
-            while self._nbytes > self.max_bytes:
-                self._nbytes -= _size(*self._clips.popitem(last=False))
+                self.nbytes += size
+            while self.nbytes > self.max_bytes:
+                self.nbytes -= _size(*self._clips.popitem(last=False))
         return own
 
     def _start(self) -> None:
         super()._start()
-        self._clips, self._nbytes = OrderedDict(), 0
+        self._clips, self.nbytes = OrderedDict(), 0
 
     def __getstate__(self) -> dict[str, object]:
         """Settings only: sending the clips to a worker would take longer than decoding them there."""
         return {"max_bytes": self.max_bytes, "load": self.load}
 
     def __repr__(self) -> str:
-        return f"DecodedCache({len(self)} clips, {exact(self._nbytes)} of {exact(self.max_bytes)}{self._hit_rate()})"
+        return f"DecodedCache({len(self)} clips, {exact(self.nbytes)} of {exact(self.max_bytes)}{self._hit_rate()})"
 
 
 def sample_rate_of(load: object) -> int | None:

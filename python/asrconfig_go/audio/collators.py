@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .._core.checks import checked
+from .._core.checks import at_least, checked
 from .._core.defaults import SAMPLING_RATE
 from ..data.label_rules import IGNORED
 from ..data.source import open_source
@@ -280,8 +280,8 @@ def _inputs_and_labels(
 
 
 def _check_multiple(multiple: int | None) -> None:
-    if multiple is not None and checked("pad_to_multiple_of", multiple, int) < 1:
-        raise InvalidArgumentError(f"pad_to_multiple_of = {multiple} is less than one", "8, or None for no multiple")
+    if multiple is not None:
+        at_least("pad_to_multiple_of", multiple, 1, "8, or None for no multiple")
 
 
 @cache

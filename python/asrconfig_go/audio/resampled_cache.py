@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.checks import checked
+from .._core.checks import at_least
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path, write_whole
 from .._core.render import exact
@@ -162,6 +162,9 @@ class ResampledCache(ClipCache):
         (9390,)
     """
 
+    unsaved: int
+    """How many loaded clips could not be cached."""
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -172,9 +175,8 @@ class ResampledCache(ClipCache):
         keep_free_bytes: int = _KEEP_FREE,
     ) -> None:
         check_rate(sample_rate)
-        for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
-            if checked(name, value, int) < 0:
-                raise InvalidArgumentError(f"{name} = {value} is negative", "pass bytes")
+        at_least("max_bytes", 0 if max_bytes is None else max_bytes, 0, "pass bytes")
+        at_least("keep_free_bytes", keep_free_bytes, 0, "pass bytes")
         self.folder: Path = user_path(folder, "cache folder").absolute()
         self.sample_rate: int = sample_rate
         self.load = load
@@ -189,11 +191,6 @@ class ResampledCache(ClipCache):
             raise NotFoundError(
                 f"cannot make the cache's folder {self.folder}: {error}", "choose a folder that can be written"
             ) from error
-
-    @property
-    def unsaved(self) -> int:
-        """How many loaded clips could not be cached."""
-        return self._unsaved
 
     @property
     def nbytes(self) -> int:
@@ -218,7 +215,7 @@ class ResampledCache(ClipCache):
     def _start(self) -> None:
         super()._start()
         self._room = Room(self.folder, self.max_bytes, self.keep_free_bytes)
-        self._unsaved = 0
+        self.unsaved = 0
 
     def _path(self, key: Key) -> str:
         name = hashlib.blake2b(f"{key} {self._made_of}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
@@ -243,8 +240,8 @@ class ResampledCache(ClipCache):
         except OSError as error:
             problem = self._room.stop(f"a clip cannot be written: {error.strerror or error}")
         with self._lock:
-            self._unsaved += 1
-            first = self._unsaved == 1
+            self.unsaved += 1
+            first = self.unsaved == 1
         if first:
             warnings.warn(f"{self.folder}: {problem}; clips are decoded each time", CacheNotKeptWarning, stacklevel=3)
         return clip
@@ -254,5 +251,5 @@ class ResampledCache(ClipCache):
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
-        unsaved = f", {self._unsaved} not kept" if self._unsaved else ""
+        unsaved = f", {self.unsaved} not kept" if self.unsaved else ""
         return f"ResampledCache({str(self.folder)!r}, {self.sample_rate} Hz{self._hit_rate()}{unsaved})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._core import native
 from .._core.records import from_json, to_json
-from .._core.render import Record, Shown, plot_all, render, save_text, text, title
+from .._core.render import Headlined, Record, plot_all, render, save_text
 from ..errors import LibraryError, NotFoundError
 from ..watch.run_files import settings_of
 from ..watch.telemetry import RunLog
@@ -73,7 +73,7 @@ class Setting:
 
 
 @dataclass(frozen=True, repr=False)
-class BenchmarkResult(Shown, kind="benchmark"):
+class BenchmarkResult(Headlined, kind="benchmark"):
     """The result of a benchmark: both sides, the loader, single changes, and the bottleneck of the plan.
 
     ``print`` shows text, a notebook a card.
@@ -151,11 +151,6 @@ class BenchmarkResult(Shown, kind="benchmark"):
             "verdict": self.verdict,
         }
 
-    @cached_property
-    def headline(self) -> str:
-        """The result in one sentence."""
-        return title("benchmark", self._shown())
-
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object with the keys of docs/reference/benchmark.md.
 
@@ -192,12 +187,6 @@ class BenchmarkResult(Shown, kind="benchmark"):
             raise NotFoundError("nothing was measured to draw", "let it run for at least one round")
         figure: Figure = plot_all("benchmark", self._shown())
         return figure
-
-    def __str__(self) -> str:
-        return text("benchmark", self._shown())
-
-    def __repr__(self) -> str:
-        return f"BenchmarkResult({self.headline!r})"
 
 
 def bottleneck(

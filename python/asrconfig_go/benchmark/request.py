@@ -122,22 +122,14 @@ def benchmark_training(
 
     need("a benchmark", "torch", "transformers", "accelerate")
     trainer: type[Trainer] = trainer_class or imported("transformers", "a benchmark").Trainer
-    from .blocks import (
-        Bench,
-        checked_folder,
-        checked_model,
-        nothing_left_behind,
-        off_the_gpu,
-        old_objects_aside,
-        processor_option,
-    )
+    from . import blocks
     from .runner import Benchmark, BenchmarkOptions
 
     _check_counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
-    choices = BenchmarkOptions(loader, _swept(sweep), checked_folder(profile), progress, TimeBudget(minutes))
+    choices = BenchmarkOptions(loader, _swept(sweep), blocks.checked_folder(profile), progress, TimeBudget(minutes))
     check_seed(seed)
     plan, durations = checked("plan", plan, TrainingConfig | None), None
-    checked_model(model)
+    blocks.checked_model(model)
     checked_dataset(dataset)
     dataset = readable(dataset, collator)
     before = None
@@ -154,8 +146,8 @@ def benchmark_training(
     workers = most_workers(plan, before, choices.sweep, hardware.cpu.usable_cores)
     steps, warm_up = max(steps, _ROUNDS_OF_WORKERS * workers), max(warm_up, workers)
     sample = draw(dataset, durations_of(dataset, durations), steps, plan.effective_batch_size, plan.max_length_s, seed)
-    options = processor_option(trainer, processor)
-    bench = Bench(model, sample, collator, trainer, options, seed, warm_up)
+    options = blocks.processor_option(trainer, processor)
+    bench = blocks.Bench(model, sample, collator, trainer, options, seed, warm_up)
     setting = Setting(
         model=name or type(model).__name__, device=_device(hardware),
         versions={"python": platform.python_version(), **versions(_PACKAGES)},
@@ -164,7 +156,7 @@ def benchmark_training(
         minutes=minutes,
     )  # fmt: skip
     place = Place.here(hardware.cpu.usable_cores)
-    with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
+    with blocks.off_the_gpu(model), blocks.old_objects_aside(), blocks.nothing_left_behind():
         return Benchmark(bench, Side(PLAN, both, plan), before, setting, place, choices).run()
 
 

@@ -77,17 +77,6 @@ class BenchmarkOptions:
     time: TimeBudget
 
 
-@dataclass
-class _Progress:
-    """What was measured so far beside the two sides, and which parts were not finished."""
-
-    loader: tuple[LoaderResult, ...] = ()
-    changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)
-    profile: list[str] = field(default_factory=list)
-    stopped: bool = False
-    unfinished: tuple[str, ...] = ()
-
-
 class Benchmark:
     """One benchmark of ``plan``, compared with ``original`` if there is one, which is run once."""
 
@@ -97,7 +86,11 @@ class Benchmark:
         self._bench, self._setting, self._place, self._choices = bench, setting, place, choices
         self._plan = BenchmarkRun(plan)
         self._original = None if original is None else BenchmarkRun(original)
-        self._progress = _Progress()
+        # What was measured so far beside the two sides, and which parts were not finished.
+        self._loader: tuple[LoaderResult, ...] = ()
+        self._changes: list[tuple[Change, BenchmarkRun | None]] = []
+        self._profiles: list[str] = []
+        self._stopped, self._unfinished = False, tuple[str, ...]()
         if plan.plan is None:
             raise InternalError("the plan's side has no plan")
         self._config = plan.plan
@@ -118,7 +111,7 @@ class Benchmark:
         except KeyboardInterrupt:
             if not self._plan.blocks:
                 raise
-            self._progress.stopped = True
+            self._stopped = True
         except OutOfTime as error:
             if not self._plan.blocks:
                 raise InvalidArgumentError(
@@ -140,10 +133,10 @@ class Benchmark:
         }
         stages = [(name, run) for name, run in parts.items() if run is not None]
         for number, (_, run) in enumerate(stages):
-            self._progress.unfinished = tuple(name for name, _ in stages[number:])
+            self._unfinished = tuple(name for name, _ in stages[number:])
             self._choices.time.check()
             run()
-        self._progress.unfinished = ()
+        self._unfinished = ()
 
     def _compare(self) -> None:
         """Compare both sides after an unmeasured block, which pays for first use and for reading files from disk."""
@@ -165,8 +158,8 @@ class Benchmark:
         attention = getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
         for change in changes(names, self._config, self._place, attention):
             side = Side(change.words, self._plan.side.settings, change.of(self._config))
-            self._progress.changes.append((change, None if change.why_not else BenchmarkRun(side)))
-        runs = [side_run for _, side_run in self._progress.changes if side_run is not None]
+            self._changes.append((change, None if change.why_not else BenchmarkRun(side)))
+        runs = [side_run for _, side_run in self._changes if side_run is not None]
         if runs:
             self._turns(BenchmarkRun(self._plan.side), runs, "Trying changes")
 
@@ -189,7 +182,7 @@ class Benchmark:
                 advance(done, total)
                 self._choices.time.check()
 
-            self._progress.loader = measure_loading(
+            self._loader = measure_loading(
                 sample, collator, batch, self._place.cores, planned=planned, rounds=self._setting.rounds, on_pass=passed
             )
 
@@ -235,7 +228,7 @@ class Benchmark:
         side_run.problem = failed.text
         if failed.memory:
             side_run.settings = side_run.side.shown()
-        tried = any(side_run is run for _, run in self._progress.changes)
+        tried = any(side_run is run for _, run in self._changes)
         if tried or (failed.memory and side_run is self._original):
             return
         side = "the plan" if side_run.side is self._plan.side else side_run.side.name
@@ -247,7 +240,7 @@ class Benchmark:
     def _profile(self) -> None:
         for side_run in filter(None, (self._plan, self._original)):
             if not side_run.problem and self._choices.profile is not None:
-                self._progress.profile.append(profile_side(self._bench, side_run.side, self._choices.profile))
+                self._profiles.append(profile_side(self._bench, side_run.side, self._choices.profile))
 
     def _side(self, side_run: BenchmarkRun, run_log: RunLog | None) -> SideResult:
         sample, blocks = self._bench.sample, tuple(side_run.blocks)
@@ -265,24 +258,23 @@ class Benchmark:
         return OptionResult(change.option, change.value, change.words, side, side_run.gain, side_run.cpu_gain, problem)
 
     def _result(self, run_log: RunLog | None, problem: str) -> BenchmarkResult:
-        progress, original = self._progress, self._original
-        options = tuple(self._option(change, side_run, run_log) for change, side_run in progress.changes)
+        options = tuple(self._option(change, side_run, run_log) for change, side_run in self._changes)
         plan = self._side(self._plan, run_log)
         finding, _, next_change = self._bottleneck(options)
         _, findings = seen(run_log, plan.blocks, plan.settings)
         return BenchmarkResult(
             setting=self._setting,
             plan=plan,
-            original=None if original is None else self._side(original, run_log),
-            loader=progress.loader,
+            original=None if self._original is None else self._side(self._original, run_log),
+            loader=self._loader,
             options=options,
             bottleneck=finding,
             next_change=next_change,
             findings=tuple(other for other in findings if other.kind != finding.kind),
-            profile=tuple(progress.profile),
+            profile=tuple(self._profiles),
             notes=self._notes(problem),
-            stopped=progress.stopped,
-            unfinished=progress.unfinished,
+            stopped=self._stopped,
+            unfinished=self._unfinished,
         )
 
     def _notes(self, problem: str) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ from importlib.util import find_spec
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from .._core.checks import checked
+from .._core.checks import at_least
 from ..config import TrainingConfig
-from ..errors import InvalidArgumentError
 from ..plan.training_arguments import arguments_of, named
 from .measurements import Block, Spread, Turn
 
@@ -119,9 +118,7 @@ def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[st
 
 
 def _size(name: str, settings: Mapping[str, Any]) -> int:
-    if checked(name, settings[name], int) < 1:
-        raise InvalidArgumentError(f"{name} = {settings[name]} is not 1 or more", "correct the settings")
-    return int(settings[name])
+    return int(at_least(name, settings[name], 1, "correct the settings"))
 
 
 def batch_settings(size: int, accumulated: int) -> dict[str, int]:

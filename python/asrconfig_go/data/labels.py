@@ -7,6 +7,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from .._core.output import first_of, kind_of, shortened
@@ -271,7 +272,7 @@ def _pair(
 def _labelled(texts: Iterator[Any], tokenizer: object) -> Iterator[Sequence[Any]]:
     """The labels of each text; lists of numbers are labels already."""
     tokenize = _tokenizing(tokenizer)
-    while batch := [text for _, text in zip(range(_BATCH), texts, strict=False)]:
+    while batch := list(islice(texts, _BATCH)):
         if tokenize is None or not isinstance(batch[0], str):
             yield from batch
         else:

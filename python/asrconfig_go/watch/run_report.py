@@ -13,7 +13,7 @@ from .._core import native
 from .._core.checks import ReportAxis, checked
 from .._core.output import first_of
 from .._core.records import from_json, json_fields
-from .._core.render import Record, Shown, plot_all, render, save_text, text, title
+from .._core.render import Headlined, Record, plot_all, render, save_text
 from ..errors import LibraryError
 from ..train.run_record import RunRecord
 from .run_files import FILE_NAME, Gathered, Run, Source, gather, guard_events, settings_of
@@ -94,7 +94,7 @@ def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: o
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RunReport(Gathered, Shown, kind="run"):
+class RunReport(Headlined, Gathered, kind="run"):
     """The report of a run: ``print`` shows the text, a notebook the card. Times are seconds from the run's start.
 
     Where no training steps are recorded, charts by ``"steps"`` raise ``InvalidArgumentError``.
@@ -168,11 +168,6 @@ class RunReport(Gathered, Shown, kind="run"):
     def _each(self, key: str, cls: type[T]) -> tuple[T, ...]:
         return tuple(from_json(cls, {name: row[name] for name in json_fields(cls)}) for row in self.figures[key])
 
-    @property
-    def headline(self) -> str:
-        """The run in one sentence, as far as it is known."""
-        return title("run", self._figures())
-
     def to_json(self) -> Record:
         """Return the report as a JSON object.
 
@@ -222,12 +217,6 @@ class RunReport(Gathered, Shown, kind="run"):
         bad = first_of(self.record.bad_batches) if self.record else []
         charts = {"charts": answer["charts"], "rank_words": words, "bad_clip_words": bad}
         return {**self._figures(), **answer["figures"], **charts}
-
-    def __str__(self) -> str:
-        return text("run", self._shown())
-
-    def __repr__(self) -> str:
-        return f"RunReport({self.headline!r})"
 
 
 _COMPARISON = "run comparison"
@@ -282,7 +271,7 @@ def _run(name: str, run: Run) -> Record:
 
 
 @dataclass(frozen=True, repr=False)
-class RunComparison(Shown, kind=_COMPARISON):
+class RunComparison(Headlined, kind=_COMPARISON):
     """Two runs beside each other: ``print`` shows the text, a notebook the card.
 
     Attributes:
@@ -290,11 +279,6 @@ class RunComparison(Shown, kind=_COMPARISON):
     """
 
     record: Record
-
-    @property
-    def headline(self) -> str:
-        """The comparison in one sentence."""
-        return title(_COMPARISON, self.record)
 
     @property
     def figures(self) -> dict[str, ComparedFigure]:
@@ -325,12 +309,6 @@ class RunComparison(Shown, kind=_COMPARISON):
             NotFoundError: The file cannot be written.
         """
         save_text(Path(path), render(_COMPARISON, "csv", self.record)["text"])
-
-    def __str__(self) -> str:
-        return text(_COMPARISON, self.record)
-
-    def __repr__(self) -> str:
-        return f"RunComparison({self.headline!r})"
 
     def _shown(self) -> Record:
         return self.record

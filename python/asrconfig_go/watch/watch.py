@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from .._core.checks import checked
+from .._core.checks import at_least, checked
 from .._core.declared import StepKind
 from .._core.defaults import INTERVAL_MS
 from ..errors import InvalidArgumentError
@@ -65,8 +65,7 @@ class WatchOptions:
                 "in that order",
                 "0 < warn_at < clean_at <= 1 and 0 <= hysteresis < warn_at; the defaults are 0.90, 0.95 and 0.05",
             )
-        if self.cooldown_s < 0:
-            raise InvalidArgumentError(f"cooldown_s = {self.cooldown_s} is negative", "pass seconds; the default is 60")
+        at_least("cooldown_s", self.cooldown_s, 0, "pass seconds; the default is 60", float)
         if self.memory is not None:
             from .batch_shapes import by_memory
 
