@@ -85,9 +85,8 @@ type Monitor struct {
 	interval   time.Duration
 	properties properties
 
-	lock  sync.Mutex // guards stats and err; held for the length of a copy
+	lock  sync.Mutex // guards stats; held for the length of a copy
 	stats Stats
-	err   error
 
 	// tables have locks of their own, so that a plot never delays a training step
 	history    *table[float64]
@@ -170,21 +169,16 @@ func prepare(c Config, clock clock, hostEvery int) (*Monitor, error) {
 
 // atOnce is loop with a first run before the first interval has passed.
 func (m *Monitor) atOnce(interval time.Duration, f func()) {
-	if err := guarded(f); err != nil {
-		m.fail(err)
-		return
+	if m.runs(f) {
+		m.loop(interval, f)
 	}
-	m.loop(interval, f)
 }
 
 // loop runs f at every interval until Stop or a panic; runs that were missed are left out.
 func (m *Monitor) loop(interval time.Duration, f func()) {
 	for began := time.Now(); ; {
-		if m.sleeper.sleep(interval-time.Since(began)%interval, m.stop); m.stopped() {
-			return
-		}
-		if err := guarded(f); err != nil {
-			m.fail(err)
+		m.sleeper.sleep(interval-time.Since(began)%interval, m.stop)
+		if m.stopped() || !m.runs(f) {
 			return
 		}
 	}
@@ -194,9 +188,7 @@ func (m *Monitor) loop(interval time.Duration, f func()) {
 func (m *Monitor) leave() {
 	if m.running.Add(-1) == 0 {
 		if m.gpu != nil {
-			if err := guarded(m.gpu.Close); err != nil {
-				m.fail(err)
-			}
+			m.runs(m.gpu.Close)
 		}
 		m.sleeper.close()
 		close(m.done)
@@ -224,21 +216,15 @@ func guarded(f func()) (err error) {
 	return nil
 }
 
-// fail counts an error that ended the sampler; the first one is kept.
-func (m *Monitor) fail(err error) {
+// runs reports whether f ended without a panic, which is counted as an error.
+func (m *Monitor) runs(f func()) bool {
+	if guarded(f) == nil {
+		return true
+	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.stats.Errors++
-	if m.err == nil {
-		m.err = err
-	}
-}
-
-// Err tells why the sampler ended on its own; nil while it runs and after an ordinary Stop.
-func (m *Monitor) Err() error {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	return m.err
+	return false
 }
 
 // Stop ends the samplers and closes the reader. It waits at most a second, in case a driver call
