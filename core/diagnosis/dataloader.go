@@ -32,7 +32,6 @@ func (f *figures) othersComputeMore() bool { return f.cpu-f.own > f.own }
 // busy is the utilisation of the card that works least.
 func (f *figures) busy() float64 { return lowest(f.ofCards(func(c card) float64 { return c.busy })) }
 
-// ofCards is a figure of each card.
 func (f *figures) ofCards(figure func(card) float64) (values runlog.Column) {
 	for _, c := range f.gpus {
 		values = append(values, figure(c))
@@ -140,7 +139,6 @@ func littlePrefetch(f *figures, run Run) *Finding {
 	}
 }
 
-// idleBoth reports that neither CPU nor GPU works while the loader keeps up.
 func idleBoth(f *figures, run Run) *Finding {
 	if !(f.busy() < lowGPU && f.cpu < lowCPU/2) || f.waited >= waitShare || f.smallSteps() ||
 		slowBetweenSteps(f, run) {
@@ -174,7 +172,6 @@ func smallBatch(f *figures, run Run) *Finding {
 	}.with(larger(f, run))
 }
 
-// halfPrecision reports a busy GPU that trains in float32 and would be faster in 16 bits.
 func halfPrecision(f *figures, run Run) *Finding {
 	if profile.Or(run.Precision, "") != "fp32" || !(f.busy() >= aimedGPU) {
 		return nil

@@ -54,7 +54,6 @@ type Run struct {
 	CPUs              *int    `json:"cpus"`
 }
 
-// rule finds one thing, or nothing.
 type rule func(f *figures, run Run) *Finding
 
 // rules are all of them. They see figures in which NaN is what was not seen, so that every
@@ -159,8 +158,6 @@ func cpuBound(f *figures) Finding {
 	return finding
 }
 
-// healthyEvidence lists the figures that were measured, with the targets of the package's
-// documentation.
 func healthyEvidence(f *figures) string {
 	cpuTarget := "target 50 to 80 %"
 	if f.cpu > fullCPU { // then the GPU is busy: otherwise the finding is cpuBound's

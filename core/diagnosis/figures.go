@@ -173,7 +173,6 @@ func share(part, total float64) float64 {
 	return part / total
 }
 
-// mean is that of the known values; NaN of few.
 func mean(column runlog.Column) float64 { return meanOf(column, leastRows) }
 
 // meanOf is the mean of the known values, NaN of fewer than least.

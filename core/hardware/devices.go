@@ -46,18 +46,13 @@ func OpenDevices(options Options) (*Devices, error) {
 func (d *Devices) Count() int { return len(d.units) }
 
 // Memory reads GPU i, in bytes; it costs some microseconds. total can exceed used+free by what the
-// driver keeps for itself. A driver that fails later gives NotFound with its reason, a wrong index
-// InvalidArgument; it never panics.
+// driver keeps for itself. A driver that fails later gives NotFound with its reason.
 func (d *Devices) Memory(i int) (used, total, free uint64, err error) {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
 	if d.finish == nil {
 		return 0, 0, 0, fault.New(fault.NotFound, "open the devices again",
 			"cannot read GPU %d: the devices were closed", i)
-	}
-	if i < 0 || i >= len(d.units) {
-		return 0, 0, 0, fault.New(fault.InvalidArgument, "",
-			"there is no GPU %d: indices run from 0 to %d", i, len(d.units)-1)
 	}
 	memory, err := d.units[i].memory()
 	if err != nil {
@@ -70,7 +65,7 @@ func (d *Devices) Memory(i int) (used, total, free uint64, err error) {
 func (d *Devices) Properties(i int) runlog.GPU {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
-	if d.finish == nil || i < 0 || i >= len(d.units) {
+	if d.finish == nil {
 		return runlog.GPU{}
 	}
 	u := &d.units[i]
@@ -82,12 +77,11 @@ func (d *Devices) Properties(i int) runlog.GPU {
 }
 
 // Activity reads what GPU i does, and what the driver has to tell of; a reading of PCIe holds the
-// caller for 40 ms. One goroutine uses it. Nothing is known of a GPU that is not there, or of a
-// closed driver.
+// caller for 40 ms. One goroutine uses it. Nothing is known of a closed driver.
 func (d *Devices) Activity(i int) (runlog.GPUReading, []runlog.Event) {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
-	if d.finish == nil || i < 0 || i >= len(d.units) || d.units[i].watch == nil {
+	if d.finish == nil || d.units[i].watch == nil {
 		return runlog.NoGPUReading(), nil
 	}
 	reading, events := d.units[i].watch.read()

@@ -90,11 +90,7 @@ func TestDevicesAreSafeToShare(t *testing.T) {
 	devices := &Devices{finish: func() { finished++ }, units: []unit{{name: "Tesla T4",
 		memory: func() (reading, error) { return reading{used: 1, total: 4, free: 2}, nil }}}}
 	assert.Equal(t, 1, devices.Count())
-	assert.Equal(t, []string{"Tesla T4", "", ""}, []string{devices.Properties(0).Name, devices.Properties(1).Name, devices.Properties(-1).Name})
-	for _, wrong := range []int{-1, 1} {
-		_, _, _, err := devices.Memory(wrong)
-		assert.Equal(t, fault.InvalidArgument, fault.From(err).Code)
-	}
+	assert.Equal(t, "Tesla T4", devices.Properties(0).Name)
 	var together sync.WaitGroup
 	for range 8 {
 		together.Add(1)

@@ -110,5 +110,4 @@ func cpuModel(tree tree) string {
 	return ""
 }
 
-// noLimit is what a limit is when nothing limits.
 const noLimit = math.MaxUint64

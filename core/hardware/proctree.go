@@ -24,7 +24,6 @@ const (
 	maxThreads = 4096 // of one process
 )
 
-// descendants lists the descendants of a process.
 func (t tree) descendants(pid int) []int {
 	var pids []int
 	for queue := []int{pid}; len(queue) > 0 && len(pids) < maxTree; queue = queue[1:] {
@@ -43,7 +42,6 @@ func (t tree) descendants(pid int) []int {
 
 func procOf(pid int) string { return path.Join("/proc", strconv.Itoa(pid)) }
 
-// numbersIn lists the entries of a folder that are numbers.
 func (t tree) numbersIn(folder string, limit int) []int {
 	file, err := os.Open(t.real(folder))
 	if err != nil {
@@ -136,7 +134,6 @@ func (o *otherProcesses) count(u *unit) float64 {
 	return o.foreign(listed, append(o.tree.descendants(o.top), o.top))
 }
 
-// foreign adds up the processes that are not ours.
 func (o *otherProcesses) foreign(listed []profile.Process, ours []int) float64 {
 	sum := 0.0
 	for _, p := range listed {

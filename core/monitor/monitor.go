@@ -109,16 +109,11 @@ type Monitor struct {
 // again; it is never an error here.
 //
 // From a successful Start on, the monitor owns GPU and closes it when it ends. On an error it stays
-// the caller's. Errors: InvalidArgument for the interval or a missing host reader, Poisoned when a
-// reader panics.
+// the caller's. Errors: InvalidArgument for the interval, Poisoned when a reader panics.
 func Start(c Config) (*Monitor, error) {
 	if c.Interval < MinInterval || c.Interval > MaxInterval {
 		return nil, fault.New(fault.InvalidArgument, "100 ms is usual",
 			"the sampling interval is %v, outside %v..%v", c.Interval, MinInterval, MaxInterval)
-	}
-	if c.Host == nil {
-		return nil, fault.New(fault.InvalidArgument, "pass a reader of host memory",
-			"there is no reader of host memory")
 	}
 	return start(c, systemClock{time.Now()}, max(1, int(hostInterval/c.Interval)))
 }

@@ -119,7 +119,6 @@ func (c *charts) addGPU(t *timeline, g *gpu, group string) {
 		curve{"useful work (MFU)", ofStep(arithmeticS), green, true, false})
 }
 
-// addSteps adds seconds of an optimizer step, with its wait for the loader.
 func (c *charts) addSteps(t *timeline) {
 	seriesOf := func(column column) line {
 		return t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 {
@@ -131,7 +130,6 @@ func (c *charts) addSteps(t *timeline) {
 		curve{"of that, the loader", seriesOf(waitedS), orange, true, false})
 }
 
-// addHosts adds the RAM of each machine, its processors and its traffic.
 func (c *charts) addHosts(hosts []*host) {
 	name := func(h *host, title string) string {
 		if h.name != "" && len(hosts) > 1 {
@@ -263,7 +261,6 @@ type line struct {
 	values runlog.Column
 }
 
-// add appends a line that follows.
 func (l *line) add(times []float64, values runlog.Column) {
 	l.times, l.values = append(l.times, times...), append(l.values, values...)
 }

@@ -80,7 +80,6 @@ func newSide(run Compared) (*side, error) {
 	return s, nil
 }
 
-// summary is what the head of a comparison shows of the run.
 func (s *side) summary() view.ComparedRun {
 	return view.ComparedRun{Name: s.Name, Headline: s.all.Headline(), First: s.all.Steps.First,
 		Last: s.all.Steps.Last, Configured: s.Config != nil, Notes: s.Notes}
@@ -153,7 +152,6 @@ func (s *side) comparable() []comparedValue {
 	}
 }
 
-// comparedFigures are the figures that at least one of the runs has.
 func comparedFigures(a, b *side) (figures []view.ComparedFigure) {
 	others := b.comparable()
 	for i, f := range a.comparable() {

@@ -147,7 +147,6 @@ type tracer struct {
 	events [][]byte
 }
 
-// asTrace is an object with "traceEvents".
 func asTrace(sources []Source, start int64) []byte {
 	var events [][]byte
 	for i := range sources {

@@ -100,7 +100,6 @@ func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
 	return f
 }
 
-// unfinished reports whether a training began whose end is not in the log.
 func (s *Source) unfinished() bool {
 	has := func(word string) bool {
 		return slices.ContainsFunc(s.RunLog.Events, func(e runlog.Event) bool {
@@ -166,7 +165,6 @@ func (t *timeline) divide(numbers []int) (shown, folded []*gpu, err error) {
 	return shown, folded, nil
 }
 
-// mark sets the places of alerts and events on the axis.
 func (a *axis) mark(f *view.RunFigures) {
 	for i := range f.Alerts {
 		alert := &f.Alerts[i]

@@ -19,7 +19,6 @@ type series struct {
 	value func(i, k int) any
 }
 
-// cell is a value with its name.
 type cell struct {
 	name  string
 	value any

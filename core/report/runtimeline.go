@@ -160,7 +160,6 @@ func (t *timeline) label(s *Source, gpu int) string {
 	return cmp.Or(t.labels[place{s, gpu}], fmt.Sprintf("GPU %d", gpu))
 }
 
-// addSteps takes PyTorch's counters from the steps.
 func (g *gpu) addSteps(places []place) {
 	type point struct{ at, allocated, reserved, headroom float64 }
 	var points []point

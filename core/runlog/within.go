@@ -37,7 +37,6 @@ func (s Log) Within(inside func(atS float64) bool) Log {
 	return s
 }
 
-// taken are the values of these rows.
 func taken[S ~[]T, T any](all S, rows []int) S {
 	values := make(S, len(rows))
 	for i, row := range rows {

@@ -45,7 +45,6 @@ func batchTable(r batchTableRecord) Document {
 	}
 }
 
-// meaning is what the figures are.
 func (r batchTableRecord) meaning() string {
 	if r.Target.Name == "" {
 		return "reserved memory at the peak in GiB; name a GPU (--gpu L4) to see which fit"

@@ -39,7 +39,6 @@ func benchmark(r benchmarkRecord) Document {
 	return doc
 }
 
-// first are at most the first n.
 func first[T any](n int, all []T) []T { return all[:min(n, len(all))] }
 
 // headline returns the speed-up over the original settings, what those are, and the model and
@@ -135,7 +134,6 @@ func (r benchmarkRecord) bottleneckLine() string {
 	return "held back: " + r.Bottleneck.Title
 }
 
-// how is how it was measured.
 func (r benchmarkRecord) how() []string {
 	s := r.Setting
 	var versions []string
@@ -182,7 +180,6 @@ func (r benchmarkRecord) sides() []side {
 	return []side{*r.Original, r.Plan}
 }
 
-// pace are the rates of the sides.
 func (r benchmarkRecord) pace() bars {
 	b := bars{Kind: "bars", Title: "samples/s", Unit: "samples/s"}
 	for _, s := range r.sides() {
@@ -272,7 +269,6 @@ func (r benchmarkRecord) figures() (rows [][]string) {
 	return rows
 }
 
-// epoch returns how long an epoch of the dataset takes.
 func (r benchmarkRecord) epoch(s side) string {
 	return known(s.ClipsPerS, func(x spreadOf) string {
 		return units.Duration(float64(r.Setting.EpochClips) / x.Median)

@@ -129,7 +129,6 @@ func (s side) batch() string {
 		s.setting("gradient_accumulation_steps")
 }
 
-// setting returns the value of a setting as text.
 func (s side) setting(name string) string {
 	if value := s.Settings[name]; value != nil {
 		return fmt.Sprint(value)

@@ -47,7 +47,6 @@ func (c handCase) originLines() (lines []string) {
 	return lines
 }
 
-// section is what each of the settings takes, what runs cost, and origins that others do not share.
 func (c handCase) section(origins []string) section {
 	taken := [][]string{{"settings", "batch", "peak", "samples/s", "a run takes"}}
 	totals := [][]string{{"settings"}}

@@ -84,7 +84,6 @@ func workload(w compare.Workload) string {
 		w.RowKind.Amount(w.Hours), w.RowKind.Length(w.LongestS), w.Target, epochs(w.Epochs))
 }
 
-// best are the cheapest and the fastest.
 func (r comparisonRecord) best() (lines []string) {
 	for _, plan := range r.Plans {
 		if plan.Cheapest {

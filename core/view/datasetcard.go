@@ -78,7 +78,6 @@ func datasetLine(d profile.Dataset) string {
 		r.Figure("%.2f", d.MeanS), r.Unit(), d.Source, beside)
 }
 
-// datasetFacts are how long the clips are, of what size and of what kind.
 func datasetFacts(d profile.Dataset) []string {
 	if d.MeasuredCount == 0 {
 		return nil
@@ -190,7 +189,6 @@ func paddingWords(d profile.Dataset) string {
 	return chart.Title + ": " + strings.Join(costs, ", ")
 }
 
-// padding is what it costs, by the order of clips.
 func padding(d profile.Dataset) bars {
 	b := bars{Kind: "bars", Title: fmt.Sprintf("padding in batches of %d", d.BatchSize), Unit: "%",
 		Top: 1}
@@ -222,7 +220,6 @@ func badNoun(d profile.Dataset) string {
 	return "bad file"
 }
 
-// badFiles are the files that cannot be used.
 func badFiles(d profile.Dataset) fold {
 	var lines []string
 	for _, bad := range first(shownBad, d.BadFiles) {

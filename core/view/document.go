@@ -28,7 +28,6 @@ type Document struct {
 	BriefWidth int
 }
 
-// lines are the title and the blocks.
 func (d Document) lines(width int) []string {
 	if d.Untitled {
 		return linesOf(d.Blocks, width)
@@ -154,7 +153,6 @@ func advice(reason, remedy string) []string {
 	return lines
 }
 
-// tile is one figure.
 type tile struct {
 	Name, Value, Note string
 	Meter             *float64 // the figure as a share, 0 to 1; nil where it is none
@@ -173,7 +171,6 @@ func (t tiles) lines(width int) []string {
 	return grid(rows, []bool{true, true, false}, width)
 }
 
-// pairs are names with values.
 type pairs [][2]string
 
 func (pairs) templateName() string { return "pairs" }
@@ -216,7 +213,6 @@ type progress struct{ Done float64 }
 func (progress) templateName() string       { return "progress" }
 func (p progress) lines(width int) []string { return []string{bar(p.Done, min(width, 40))} }
 
-// preformatted are lines as they are.
 type preformatted []string
 
 func (preformatted) templateName() string { return "preformatted" }
@@ -240,7 +236,6 @@ func (c cell) Classes() string {
 // tightColumns are the most of a text that is not wrapped where others can be.
 const tightColumns = 22
 
-// cellsOf are cells of these texts.
 func cellsOf(texts ...string) (cells []cell) {
 	for _, text := range texts {
 		cells = append(cells, cell{Text: text})

@@ -79,7 +79,6 @@ func memory(r memoryRecord) Document {
 		allFacts(moment, "peaks by phase: "+r.byPhase(), evaluation), r.remarks(), r.modules()}}
 }
 
-// brief is the verdict, the figures, and what holds the memory.
 func (r memoryRecord) brief(title string) []Block {
 	var holds []string
 	for _, component := range ordered(r.AtPeak.Components) {

@@ -76,7 +76,6 @@ func roughly(seconds float64) float64 {
 	return 60 * math.Round(seconds/60)
 }
 
-// alerts are the newest that hold, the last first.
 func (r panelRecord) alerts() []Block {
 	var blocks []Block
 	for i := len(r.Alerts) - 1; i >= 0 && len(blocks) < shownAlerts; i-- {

@@ -43,8 +43,6 @@ func plan(r planRecord) Document {
 			section{Title: "Cautions", Body: r.cautions(false)})}
 }
 
-// brief is what the plan was made from, the settings, and the most serious cautions, each with its
-// remedy.
 func (r planRecord) brief() []Block {
 	var inputs, cautions []string
 	if r.Hardware != nil {
@@ -85,7 +83,6 @@ func decisionGroups(all []planning.DecisionRow) (folds []Block) {
 	return folds
 }
 
-// decision is a setting with its reason, and what was not chosen.
 func decision(d planning.DecisionRow) notice {
 	n := notice{What: d.Setting + " = " + cmp.Or(d.Value, unknown), Lines: advice(d.Reason, "")}
 	if d.Overridden {
@@ -224,7 +221,6 @@ func (r planRecord) memory() section {
 		Note: "predicted, " + cmp.Or(name(r.Config.GPUName), "RAM"), Body: []Block{b}}
 }
 
-// times are what training takes.
 func (r planRecord) times() section {
 	t := r.Config.Times
 	if t == nil {

@@ -96,7 +96,6 @@ func (r planRecord) buckets() fold {
 	return fold{Summary: count(len(rows)-1, "length bucket"), Body: []Block{plain(rows)}}
 }
 
-// alternatives are the plan and the other ways, each epoch with a meter.
 func (r planRecord) alternatives() section {
 	c := r.Config
 	if len(c.Alternatives) == 0 {

@@ -203,7 +203,6 @@ func (r runRecord) alertNotices() []Block {
 	return notices
 }
 
-// outcome is what became of the alert.
 func (a Alert) outcome() string {
 	after := units.Duration(profile.Or(a.AfterS, 0))
 	switch a.Outcome {

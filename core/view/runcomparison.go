@@ -110,7 +110,6 @@ func ratioText(x float64) string {
 	return short(x)
 }
 
-// facts are the runs, and of which steps the figures are.
 func (r RunComparison) facts() []string {
 	lines := append([]string{r.A.Name + ": " + r.A.Headline}, r.A.Notes...)
 	lines = append(append(lines, r.B.Name+": "+r.B.Headline), r.B.Notes...)

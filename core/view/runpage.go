@@ -121,7 +121,6 @@ func (r RunFigures) busy() (mean float64, known bool) {
 	return mean / max(1, n), n > 0
 }
 
-// tightest is the GPU that had the least headroom.
 func (r RunFigures) tightest() *GPUFigures {
 	var gpu *GPUFigures
 	for i, g := range r.GPUs {
@@ -132,7 +131,6 @@ func (r RunFigures) tightest() *GPUFigures {
 	return gpu
 }
 
-// facts are when, how it was sampled, what the Trainer and the guard say.
 func (r runRecord) facts() []string {
 	failed := ""
 	if r.Errors > 0 {
@@ -191,7 +189,6 @@ func (t trainer) words() string {
 	return strings.Join(parts, ", ")
 }
 
-// tiles are what is known of the steps; of the machines there are tables.
 func (r runRecord) tiles() tiles {
 	s := r.Steps
 	figures := tiles{{Name: "time", Value: units.Duration(r.Duration),
@@ -218,7 +215,6 @@ func (r runRecord) tiles() tiles {
 	return figures
 }
 
-// useful is a tile of model FLOPs utilization.
 func useful(share float64) tile {
 	return tile{Name: "useful work", Value: units.Percent(share), Note: "of the peak rate (MFU)"}
 }

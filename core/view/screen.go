@@ -207,7 +207,6 @@ func (g gpuReading) tall(i, wide int) []toned {
 	return lines
 }
 
-// physics are watts, degrees, clocks, and what holds the clock back.
 func (g gpuReading) physics() toned {
 	parts := []string{known(g.Power, amount("W")) + ofLimit(g.PowerLimit),
 		known(g.Temperature, amount("°C")), known(g.Clock, amount("MHz")) + ofLimit(g.MaxClock)}
