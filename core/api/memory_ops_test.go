@@ -109,12 +109,12 @@ func TestScanGivesTexts(t *testing.T) {
 		offset, limit int
 		want          []*string
 	}{{0, 5, []*string{&hi, nil}}, {1, 1, []*string{nil}}, {9, 1, []*string{}}} {
-		texts := answered[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
+		texts := answered[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{jobRef{job}}, Offset: page.offset, Limit: page.limit})
 		require.Equal(t, page.want, texts)
 	}
-	_, code := ask[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{job}})
+	_, code := ask[[]*string](t, "scan.texts", clipsArgs{finishedRef: finishedRef{jobRef{job}}})
 	require.Equal(t, fault.InvalidArgument, code)
-	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 9})
+	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{jobRef{job}}, Limit: 9})
 	require.Equal(t, 2, clips.Count)
 }
 
@@ -126,7 +126,7 @@ func TestScanListsRows(t *testing.T) {
 		offset, limit int
 		want          []string
 	}{{0, 5, []string{"a.wav", "b.wav"}}, {1, 1, []string{"b.wav"}}, {9, 1, nil}} {
-		table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
+		table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{jobRef{job}}, Offset: page.offset, Limit: page.limit})
 		require.Equal(t, []string{"path", "text", "split"}, table.Columns)
 		var names []string
 		for _, row := range table.Rows {
@@ -135,9 +135,9 @@ func TestScanListsRows(t *testing.T) {
 		require.Equal(t, page.want, names)
 	}
 	measured := inRows(t, map[string]any{"path": "a.wav", "duration_s": 1})
-	table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{measured}, Limit: 1})
+	table := answered[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{jobRef{measured}}, Limit: 1})
 	require.Empty(t, table.Rows)
-	_, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{job}})
+	_, code := ask[tablePage](t, "scan.rows", clipsArgs{finishedRef: finishedRef{jobRef{job}}})
 	require.Equal(t, fault.InvalidArgument, code)
 }
 

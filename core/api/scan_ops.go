@@ -153,12 +153,10 @@ func endScan(job *scanJob, a endArgs) (struct{}, error) {
 }
 
 // openedRef is a scan that was opened.
-type openedRef struct {
-	Job uint64 `json:"job"`
-}
+type openedRef struct{ jobRef }
 
 func (r openedRef) found() (*scanJob, error) {
-	job, err := scans.get(r.Job, "scan")
+	job, err := r.jobRef.found()
 	if err == nil && job.collection == nil {
 		err = fault.New(fault.InvalidArgument, "create the scan with scan.open",
 			"scan %d does not accept pieces", r.Job)
@@ -183,9 +181,7 @@ func (b bufferArgs) bytes() ([]byte, error) {
 func (j *scanJob) run(borrowed bool, stage func() (dataset.Result, error)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	select {
-	case <-j.done:
-	default:
+	if !ended(j.done) {
 		return fault.New(fault.InvalidArgument, "poll until it has finished",
 			"the scan is still running")
 	}
@@ -212,6 +208,15 @@ func (j *scanJob) latest() (done <-chan struct{}, borrowed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.done, j.borrowed
+}
+
+func ended(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 type pollArgs struct {
@@ -277,20 +282,15 @@ func scanClips(job *scanJob, a clipsArgs) (attachment[dataset.Page], error) {
 }
 
 // finishedRef is a scan that has ended.
-type finishedRef struct {
-	Job uint64 `json:"job"`
-}
+type finishedRef struct{ jobRef }
 
 // found returns a scan that has ended well, or its error.
 func (r finishedRef) found() (*scanJob, error) {
-	job, err := scans.get(r.Job, "scan")
+	job, err := r.jobRef.found()
 	if err != nil {
 		return nil, err
 	}
-	done, _ := job.latest()
-	select {
-	case <-done:
-	default:
+	if done, _ := job.latest(); !ended(done) {
 		return nil, fault.New(fault.InvalidArgument, "poll until it has finished",
 			"scan %d is still running", r.Job)
 	}
@@ -339,33 +339,15 @@ func (r jobRef) found() (*scanJob, error) { return scans.get(r.Job, "scan") }
 // cancelScan stops a running scan and forgets it; a finished one is released by it. It waits for
 // the goroutine only when that reads the caller's buffers: summing up millions of clips takes
 // longer than a person who pressed Ctrl-C waits.
-func cancelScan(a jobRef) (struct{}, error) {
-	clips, err := releaseScan(a.Job)
-	if err != nil {
-		return struct{}{}, err
-	}
-	dataset.ReturnMemory(clips)
-	return struct{}{}, nil
-}
-
-// releaseScan says how many clips are forgotten.
-func releaseScan(handle uint64) (clips int, err error) {
-	job, err := scans.get(handle, "scan")
-	if err != nil {
-		return 0, err
-	}
+func cancelScan(job *scanJob, a jobRef) (struct{}, error) {
 	job.cancel()
 	done, borrowed := job.latest()
 	if borrowed {
 		<-done
 	}
-	scans.remove(handle)
-	select {
-	case <-done:
-		if job.result.Clips != nil {
-			clips = job.result.Clips.Len()
-		}
-	default:
+	scans.remove(a.Job)
+	if ended(done) && job.result.Clips != nil {
+		dataset.ReturnMemory(job.result.Clips.Len()) // with those of the job, which nobody has now
 	}
-	return clips, nil
+	return struct{}{}, nil
 }

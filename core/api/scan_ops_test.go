@@ -126,7 +126,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	sum := answered[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	require.Equal(t, 4, sum.SampleCount)
 	for _, page := range []struct{ offset, limit, clips int }{{0, 2, 2}, {3, 10, 2}, {4, math.MaxInt, 1}, {5, 1, 0}, {math.MaxInt, math.MaxInt, 0}} {
-		clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Offset: page.offset, Limit: page.limit})
+		clips := pageOf(t, clipsArgs{finishedRef: finishedRef{jobRef{job}}, Offset: page.offset, Limit: page.limit})
 		require.Equal(t, page.clips, clips.Count, "%+v", page)
 		require.GreaterOrEqual(t, len(clips.columns), 32*page.clips)
 		if page.clips > 0 && page.offset > 0 {
@@ -134,7 +134,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 		}
 	}
 	for _, page := range [][2]int{{-1, 1}, {0, 0}, {0, -1}} {
-		wrong := clipsArgs{finishedRef: finishedRef{job}, Offset: page[0], Limit: page[1]}
+		wrong := clipsArgs{finishedRef: finishedRef{jobRef{job}}, Offset: page[0], Limit: page[1]}
 		_, code := ask[dataset.Page](t, "scan.clips", wrong)
 		require.Equal(t, fault.InvalidArgument, code)
 	}
@@ -157,7 +157,7 @@ func TestPathsAreAttached(t *testing.T) {
 	require.Empty(t, code)
 	require.Empty(t, data)
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, polling(t, started.Job), "an empty path is a bad file")
-	page := pageOf(t, clipsArgs{finishedRef: finishedRef(started), Limit: 9})
+	page := pageOf(t, clipsArgs{finishedRef: finishedRef{started}, Limit: 9})
 	var seconds []float64
 	for i := range page.Count - 1 {
 		seconds = append(seconds, secondsOf(page, i))
@@ -175,7 +175,7 @@ func TestPathsAreAttached(t *testing.T) {
 func TestScanReadsTheCallersMemory(t *testing.T) {
 	file := wav(2)
 	job := inRows(t, bufferRow("two seconds", file), bufferRow("empty", nil))
-	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{job}, Limit: 2})
+	clips := pageOf(t, clipsArgs{finishedRef: finishedRef{jobRef{job}}, Limit: 2})
 	runtime.KeepAlive(file)
 	require.Equal(t, 2.0, secondsOf(clips, 0))
 	require.Len(t, clips.Errors, 1)
@@ -221,7 +221,7 @@ func TestScanInPieces(t *testing.T) {
 	require.Equal(t, polled{Finished: true, Total: 6, Done: 6}, polling(t, opened.Job))
 	sum := answered[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
-	page := pageOf(t, clipsArgs{finishedRef: finishedRef(opened), Limit: 9})
+	page := pageOf(t, clipsArgs{finishedRef: finishedRef{opened}, Limit: 9})
 	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[32*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
 
@@ -245,7 +245,7 @@ func TestScanOfPagesOfOtherScans(t *testing.T) {
 	for index := range 2 {
 		request["part"] = dataset.Part{Index: index, Count: 2}
 		part, _ := scanned(t, request)
-		page := pageOf(t, clipsArgs{finishedRef: finishedRef{part}, Limit: 9})
+		page := pageOf(t, clipsArgs{finishedRef: finishedRef{jobRef{part}}, Limit: 9})
 		_, _, code := exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "page": page.Page}, page.columns)
 		require.Empty(t, code)
 		polling(t, opened.Job)

@@ -55,7 +55,7 @@ var table = map[string]operation{
 	"scan.clips":          on(scanClips),
 	"scan.texts":          on(scanTexts),
 	"scan.rows":           on(scanRows),
-	"scan.cancel":         withArgs(cancelScan),
+	"scan.cancel":         on(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.next":           withArgs(nextTrace),
 	"plan.check":          withArgs(plan.Options.Normalized),
