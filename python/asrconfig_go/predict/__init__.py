@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "batch_size_search": ("BatchSizeProbe", "BatchSizeSearch", "find_max_batch_size"),
+        "batching_costs": ("BatchingReport", "LongestClips", "compare_batching", "cost_of_longest"),
         "calibration": ("calibrate",),
         "estimate": ("EvaluationMemory", "MemoryEstimate", "SavedSnapshot"),
         "predict_records": ("BatchingStrategy", "CPU", "GPU", "GPUProcess", "LengthBucket", "Memory"),
@@ -16,14 +17,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "opened_trace": ("memory_table",),
         "question": ("EstimatorWarning", "estimate_memory"),
         "run_memory": ("StepsEstimate",),
-        "step_sampler": (
-            "BatchingReport",
-            "BatchingWarning",
-            "LongestClips",
-            "StepSampler",
-            "compare_batching",
-            "cost_of_longest",
-            "split_by_memory",
-        ),
+        "step_sampler": ("BatchingWarning", "StepSampler", "split_by_memory"),
     },
 )

@@ -5,6 +5,12 @@ from .batch_size_search import (
     BatchSizeSearch as BatchSizeSearch,
     find_max_batch_size as find_max_batch_size,
 )
+from .batching_costs import (
+    BatchingReport as BatchingReport,
+    LongestClips as LongestClips,
+    compare_batching as compare_batching,
+    cost_of_longest as cost_of_longest,
+)
 from .calibration import calibrate as calibrate
 from .estimate import (
     EvaluationMemory as EvaluationMemory,
@@ -27,11 +33,7 @@ from .predict_records import (
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import StepsEstimate as StepsEstimate
 from .step_sampler import (
-    BatchingReport as BatchingReport,
     BatchingWarning as BatchingWarning,
-    LongestClips as LongestClips,
     StepSampler as StepSampler,
-    compare_batching as compare_batching,
-    cost_of_longest as cost_of_longest,
     split_by_memory as split_by_memory,
 )
