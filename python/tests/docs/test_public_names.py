@@ -92,9 +92,12 @@ def _documented_calls() -> Iterator[tuple[str, list[inspect.Parameter], str]]:
         if inspect.isfunction(value):
             yield value.__qualname__, parameters(value), doc
         elif inspect.isclass(value) and not issubclass(value, Exception):
-            if not dataclasses.is_dataclass(value) and "__init__" in vars(value):
-                yield value.__qualname__, parameters(vars(value)["__init__"])[1:], doc
-            for name, member in vars(value).items():
+            own = [kind for kind in reversed(value.__mro__) if kind.__module__.startswith("asrconfig_go.")]
+            members = {name: member for kind in own for name, member in vars(kind).items()}
+            is_called = "__init__" in vars(value) or ("__init__" in members and "Args:" in doc)
+            if not dataclasses.is_dataclass(value) and is_called:
+                yield value.__qualname__, parameters(members["__init__"])[1:], doc
+            for name, member in members.items():
                 method = getattr(member, "__func__", member)  # of a class method
                 if inspect.isfunction(method) and not name.startswith(("_", "on_")):  # on_…: the Trainer calls them
                     yield method.__qualname__, parameters(method)[1:], inspect.getdoc(method) or ""
