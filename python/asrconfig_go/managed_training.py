@@ -222,7 +222,7 @@ class ManagedTraining:
             InvalidArgumentError: An option is unknown or out of range, there are options and the Trainer is guarded
                 already, the plan trains adapters that the model does not have, or processes have different plans.
         """
-        from .guard.guard import attach, guard_of
+        from .guard.attachment import attach, guard_of
         from .guard.guard_options import GuardSettings
         from .guard.micro_batches import traced_for
         from .plan.environment import TrainingSwitches
@@ -313,7 +313,7 @@ class ManagedTraining:
             InfeasiblePlanError: GPU memory ran out, and no smaller micro-batch or no restart is left.
         """
         from ._core.render import say
-        from .guard.guard import guard_of
+        from .guard.attachment import guard_of
         from .train.guarded_training import GuardedTraining
         from .train.resume import use_run_batch
 

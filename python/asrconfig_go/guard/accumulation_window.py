@@ -76,21 +76,15 @@ class Window:
         self._versions: list[int] = []  # of the watched weights, before the window
 
     def add(self, inputs: Batch, arguments: object = None) -> Call:
-        """Add the batch that is computed next, with the state before it.
-
-        Args:
-            inputs: The collated batch.
-            arguments: What else the loop's step takes; it is passed back to the loop.
-        """
+        """Add the batch that is computed next, with the state before it; ``arguments`` are passed back to the loop."""
         is_first = not self.calls
         self._number += is_first
         looks = is_first and not self._number & (self._number - 1)  # in the first, second, fourth, eighth … window
         before = self._state.before(looks)
         if looks:
             self._look()
-        if is_first and self._watched:
-            self._versions = list(map(version_of, self._watched))
         if is_first:
+            self._versions = list(map(version_of, self._watched))
             self._note_gradients()
         batch = inputs = self._fit(inputs)
         versions = list[tuple[torch.Tensor, int]]()
@@ -172,9 +166,7 @@ class Replay:
     def __init__(self, loop: Loop, window: Window, state: StepState, failed: Call) -> None:
         """``failed`` is the batch in which memory ran out, the newest of ``window``."""
         self._loop, self._window, self._state, self._failed = loop, window, state, failed
-        self._copies = state.copies(
-            failed.before
-        )  # tensors that steps change in place, as the failed attempt has left them
+        self._copies = state.copies(failed.before)  # of what steps change in place, as the failed attempt has left it
         self._statistics = state.statistics()
         self._generators = state.generator_states()  # where the failed attempt has left them
         self._writes: dict[int, int] = {}  # by the first micro-batch of the newest batch, by tensor
@@ -207,10 +199,7 @@ class Replay:
     def first_computed(self, call: Call, before: Before, copies: list[InPlace]) -> None:
         """Note what the first micro-batch of a batch has drawn, and how often it has written to tensors in place.
 
-        Args:
-            call: The batch.
-            before: The state before the micro-batch.
-            copies: The values before it of tensors that steps change in place.
+        State and ``copies`` of tensors that steps change in place are from ``before`` the micro-batch.
         """
         if call is self._failed:
             self._state.compare_draws(before, self._generators)
@@ -280,9 +269,7 @@ class Splitting:
 
     def depends_on_batch(self) -> str:
         """The layers that see which clips a batch holds, in words; "" for none, or where they may see fewer."""
-        if self.splits_statistics:
-            return ""
-        if not (norms := batch_norms(self._loop.model)):
+        if self.splits_statistics or not (norms := batch_norms(self._loop.model)):
             return ""
         self._loop.prepare()  # they normalise over the batch in training only
         live = [name for name, norm in norms if norm.training or not norm.track_running_stats]

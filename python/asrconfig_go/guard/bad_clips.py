@@ -84,13 +84,8 @@ class BadClips:
     def check(self, call: Call) -> None:
         """Check that the newest batch of the window, or the whole window once it is complete, is finite.
 
-        The window is computed again without the clips that are left out.
-
-        Args:
-            call: The newest batch, which was computed.
-
-        Raises:
-            BadClipError: A clip is bad, and ``bad_clips="raise"`` was passed.
+        The window is computed again without the clips that are left out. Raises ``BadClipError`` for a bad clip where
+        ``bad_clips="raise"`` was passed.
         """
         window = self._window
         complete = len(window.calls) >= window.planned
@@ -219,13 +214,9 @@ class BadClips:
         self._report(problem, text, calls, clips, blamed, "reported", step)
 
     def report_evaluated(self, call: Call, text: str, rows: ClipRows, saved: bool) -> None:
-        """Report a batch of an evaluation whose loss is not finite.
+        """Report a batch of an evaluation whose loss is not finite, the last that the loader of ``rows`` has delivered.
 
-        Args:
-            call: The batch.
-            text: What happened.
-            rows: Finds the rows of the batch, the last that its loader has delivered.
-            saved: Whether the batch is saved.
+        ``text`` says what happened; the batch is written only where it is ``saved``.
         """
         if self._lost or self._has_lost_weights():
             return

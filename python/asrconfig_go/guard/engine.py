@@ -61,17 +61,10 @@ class Engine:
         processes: int = 1,
         weights_windows: bool = True,
     ) -> None:
-        """Make the engine of ``loop``.
+        """``processes`` are the ranks over which gradients are averaged.
 
-        Args:
-            loop: The loop whose batches are computed.
-            rule: What its loss divides by.
-            budget: The largest micro-batch.
-            attempts: Retries a step.
-            options: How batches may be split, and what happens to clips that do not fit alone.
-            processes: The ranks over which gradients are averaged.
-            weights_windows: Whether the loop has all batches of a window before it computes the first, so that each
-                can be weighted by its share of the window.
+        ``weights_windows``: the loop has all batches of a window before it computes the first, so that each can be
+        weighted by its share of the window.
         """
         self.loop, self.rule, self.budget, self.attempts = loop, rule, budget, attempts
         self._processes, self._weights_windows = processes, weights_windows
@@ -113,17 +106,9 @@ class Engine:
         self._pads, self._has_measured = False, False
 
     def run(self, call: Call) -> Any:
-        """Compute forward and backward of a batch, with retries.
+        """Compute forward and backward of the window's newest batch, with retries; returns its loss, detached.
 
-        Args:
-            call: The newest batch of the window. Its ``loss`` is set.
-
-        Returns:
-            The loss, detached.
-
-        Raises:
-            InfeasiblePlanError: When no smaller micro-batch is left.
-            Exception: Any other error that the loop raises.
+        Raises ``InfeasiblePlanError`` when no smaller micro-batch is left, and any other error of the loop.
         """
         budget, window = self.budget, self.window
         self._replay = None  # ``BadClips`` leaves one: it replays windows without an error
@@ -204,25 +189,14 @@ class Engine:
         return self._weights_windows and self.rule.is_certain
 
     def replay_window(self, call: Call) -> Any:
-        """Compute the window again up to its newest batch.
+        """Compute the window again up to its newest batch, ``call``; returns the loss of that.
 
-        Args:
-            call: The newest batch.
-
-        Returns:
-            Its loss.
-
-        Raises:
-            CannotRetryError: Where the state cannot be put back, or the rule that splitting requires is unknown.
+        Raises ``CannotRetryError`` where the state cannot be put back, or the rule that splitting requires is unknown.
         """
         replay = self._replay = self._replay or Replay(self.loop, self.window, self.state, call)
         replay.rewind()
-        is_split = (
-            call.inputs is not None
-            and not self.splitting.cannot_split(call)
-            and is_too_large(*call.size(), self.budget)
-        )
-        if is_split and not replay.has_rule:
+        can_split = call.inputs is not None and not self.splitting.cannot_split(call)
+        if can_split and not replay.has_rule and is_too_large(*call.size(), self.budget):
             self._check_rule(call)
             replay.has_rule = True
         for earlier in self.window.calls:
@@ -258,10 +232,6 @@ class Engine:
         """Compute a batch in ever smaller micro-batches until it fits, for a pre-flight check.
 
         Only the budget is changed: the loop, its model and their state are left as they were.
-
-        Args:
-            batch: The batch.
-            arguments: What else the loop's step takes.
         """
         self.splitting.rehearses = True
         with untouched(self.loop, self.state):
@@ -358,16 +328,10 @@ class Engine:
                 self.loop.say(f"{listed(names)} of {self.loop.name} {effect} where batches are split")
 
     def finish(self, left_out: float | torch.Tensor) -> float:
-        """Scale the gradients of a complete window up for clips that were left out.
+        """Scale the gradients of a complete window up for clips that were left out; returns the factor.
 
-        Args:
-            left_out: The part of the window's divisor that those clips had, in all processes.
-
-        Returns:
-            The factor by which gradients were scaled.
-
-        Raises:
-            InfeasiblePlanError: Where no clip of the window is left.
+        ``left_out`` is the part of the window's divisor that those clips had, in all processes. Raises
+        ``InfeasiblePlanError`` where no clip of the window is left.
         """
         self.budget.step_done()
         factor = 1.0

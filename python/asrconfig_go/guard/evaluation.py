@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -244,7 +245,7 @@ class Evaluation:
             yield "leave the named clips out of the evaluation dataset"
 
 
-def saved(trainer: Trainer, attempts: Attempts, save: Callable[[], Any]) -> Any:
+def saved(trainer: Trainer, attempts: Attempts, save: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """What ``save`` returns, repeated once when memory ran out: it writes the same files again.
 
     It is repeated a few times where the storage that it writes to does not answer.
@@ -252,8 +253,8 @@ def saved(trainer: Trainer, attempts: Attempts, save: Callable[[], Any]) -> Any:
 
     def once() -> Any:
         if trainer.args.world_size > 1:
-            return save()
-        return from_storage(trainer.args.output_dir, save, files_alone=False)
+            return save(*args, **kwargs)
+        return from_storage(trainer.args.output_dir, partial(save, *args, **kwargs), files_alone=False)
 
     try:
         return once()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .._core.batches import batch_size, extent
 from .._core.checks import check_keywords
@@ -16,7 +16,7 @@ from .._core.out_of_memory import add_note
 from .._core.output import SHOWN, first_of, listed
 from .._core.random_state import cpu_generators_kept
 from .._core.render import plural
-from .._core.training_session import attached, cannot_retry, session_of
+from .._core.training_session import cannot_retry, session_of
 from ..errors import InvalidArgumentError
 from .bad_clips import BadClips, Guarded
 from .engine import Engine
@@ -139,7 +139,7 @@ class Guard(Guarded):
                 "training_step": self._training_step,
                 "get_batch_samples": partial(self._fetch, trainer.get_batch_samples),
                 "evaluation_loop": self._evaluation.evaluation_loop,
-                "_save_checkpoint": partial(self._save, trainer._save_checkpoint),
+                "_save_checkpoint": partial(saved, trainer, self._engine.attempts, trainer._save_checkpoint),
             }
             self._undo = [
                 session_of(trainer).add("guard", self, {**self._wrapped, **self._followed_events()}),
@@ -181,12 +181,10 @@ class Guard(Guarded):
 
     def _followed_events(self) -> dict[str, Callable[..., Any]]:
         """Methods to put in place of the callback handler's, by name: each calls all callbacks, and then the guard."""
-        handler, events = self.trainer.callback_handler, ("on_train_begin", "on_epoch_begin", "on_train_end")
-        acts = (self._training_begins, self._epoch_begins, self._training_ends)
-        return {
-            f"callback_handler.{event}": partial(_followed, getattr(handler, event), act)
-            for event, act in zip(events, acts, strict=True)
-        }
+        handler, begins, ends = self.trainer.callback_handler, self._training_begins, self._training_ends
+        acts = {"on_train_begin": begins, "on_epoch_begin": self._epoch_begins, "on_train_end": ends}
+        followed = {name: partial(_followed, getattr(handler, name), act) for name, act in acts.items()}
+        return {f"callback_handler.{name}": function for name, function in followed.items()}
 
     def _training_begins(self) -> None:
         """Called when a training begins, after the Trainer has made its optimizer and wrapped its model.
@@ -240,9 +238,6 @@ class Guard(Guarded):
             self._window.total = self._ranks.summed(self._engine.count(fetched[0]))
         return fetched
 
-    def _save(self, original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
-        return saved(self.trainer, self._engine.attempts, partial(original, *args, **kwargs))
-
     def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Compute one batch with retries; after the window's last one, combine and scale the gradients."""
         alone, window, is_shared = self._ranks.alone, self._window, self._engine.splitting.is_shared
@@ -256,10 +251,10 @@ class Guard(Guarded):
                 return self._engine.run_once(call)
             self._bad.compute(call)
         except Exception as error:
-            if is_shared and (saved := self._snapshot("training", error)):
-                add_note(error, f"memory snapshot in {saved}")
             if not is_shared:
                 self._ranks.failed(error)
+            elif path := self._snapshot("training", error):
+                add_note(error, f"memory snapshot in {path}")
             raise
         call.reported = call.loss
         if len(window.calls) < window.planned:
@@ -281,16 +276,10 @@ class Guard(Guarded):
         return call.reported
 
     def _rehearse(self, place: str, batch: Batch) -> int:
-        """Compute a batch in ever smaller micro-batches until it fits, for the pre-flight check.
+        """Compute a batch in ever smaller micro-batches, for the pre-flight check; returns the clips of one that fits.
 
-        Only the budget is changed: weights, gradients, random numbers and statistics are left as they were.
-
-        Args:
-            place: ``"training"`` or ``"evaluation"``: what is computed of the batch.
-            batch: The batch. No gradients may exist yet.
-
-        Returns:
-            The clips of a micro-batch that fits.
+        Only the budget is changed: weights, gradients, random numbers and statistics are left as they were. No
+        gradients may exist yet.
         """
         model = self._ranks.inner(self.trainer.model_wrapped)
         with cpu_generators_kept():
@@ -305,15 +294,7 @@ class Guard(Guarded):
         return self.budgets[place].size(extent(batch), batch_size(batch))
 
     def _snapshot(self, place: str, error: BaseException) -> str:
-        """Write a memory snapshot of the GPU.
-
-        Args:
-            place: What was computed: ``"training"``, ``"evaluation"``, ``"optimizer"`` or ``"saving"``.
-            error: The out-of-memory error.
-
-        Returns:
-            The file's path; empty where snapshots are off.
-        """
+        """Write a memory snapshot of the GPU; returns the file's path, "" where snapshots are off."""
         return self._snapshots.take(place, error) if self._snapshots else ""
 
     def _predicted(self, place: str) -> tuple[float, dict[str, Any]] | None:
@@ -329,12 +310,10 @@ class Guard(Guarded):
     def _save_after_lost_gpu(self, error: Exception) -> str:
         """Save what can be saved after ``error`` has destroyed the CUDA context; returns a sentence that says where."""
         calls = self._window.calls
-        newest = -1 if not calls else self._window.loader_position(calls[-1])
-        rows = self._rows.of(newest, None, batch_size(calls[-1].inputs)) if calls and newest is not None else None
+        newest = self._window.loader_position(calls[-1]) if calls else None
+        rows = None if newest is None else self._rows.of(newest, None, batch_size(calls[-1].inputs))
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
         return where + write_state(self.trainer, self._engine.attempts.events, error)
-
-    # What is known of the training.
 
     @property
     def knows_rule(self) -> bool:
@@ -360,10 +339,7 @@ class Guard(Guarded):
         rule = f"the loss divides by {self.rule}; " if self.rule else ""
         times = plural(len(self.events), "time")
         fitted = f"did not fit {times}" if self.events else "nothing ran out of memory so far"
-        lines = [
-            f"Guard of {self._engine.loop.name}: {rule}{fitted}",
-            *(f"  {line}" for line in first_of(self.events)),
-        ]
+        lines = [f"Guard of {self._engine.loop.name}: {rule}{fitted}", *(f"  {line}" for line in first_of(self.events))]
         lines += [f"  {self.skipped} clips were too long and left out or replaced"] * bool(self.skipped)
         lines += [f"  {self.bad_clips} clips were bad and left out"] * bool(self.bad_clips)
         lines += [f"  {line}" for line in first_of(self.bad_batches, SHOWN)]
@@ -374,55 +350,3 @@ def _followed(event: Callable[..., Any], act: Callable[[], None], *args: object,
     control = event(*args, **kwargs)
     act()
     return control
-
-
-def guard_of(trainer: Trainer) -> Guard | None:
-    """Return the guard of a Trainer.
-
-    Args:
-        trainer: The ``transformers.Trainer``.
-
-    Returns:
-        The guard that is attached to it; None without one.
-
-    Example:
-        >>> from transformers import Trainer, TrainingArguments
-        >>> from asrconfig_go.recipe.model_building import small_model
-        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
-        >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
-        >>> guard_of(trainer) is None
-        True
-    """
-    return cast("Guard | None", attached(trainer, "guard"))
-
-
-def attach(trainer: Trainer, **options: Unpack[GuardSettings]) -> Guard:
-    """Attach a guard to a Trainer, which recovers its steps from out-of-memory errors without changing the result.
-
-    Args:
-        trainer: The ``transformers.Trainer``.
-        options: Options of ``Guard``, such as ``micro_batch`` and ``bad_clips``. A guard that is attached already
-            accepts none.
-
-    Returns:
-        The guard; the one that is attached already, if there is one.
-
-    Raises:
-        InvalidArgumentError: An option is unknown or out of range, it requires a known loss and that of the Trainer is
-            unknown, this training cannot be guarded, or there are options and the Trainer is guarded already.
-
-    Example:
-        >>> from transformers import Trainer, TrainingArguments
-        >>> from asrconfig_go.recipe.model_building import small_model
-        >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
-        >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
-        >>> guard = attach(trainer, micro_batch=4)
-        >>> guard.detach()
-    """
-    check_keywords(options, GuardSettings.__annotations__, "attach")
-    existing = guard_of(trainer)
-    if existing is None:
-        return Guard(trainer, **options).attach()
-    if options:
-        raise InvalidArgumentError("the trainer is guarded already", "call detach() of its guard to change options")
-    return existing

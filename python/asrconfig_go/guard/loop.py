@@ -167,17 +167,11 @@ class Loop(ABC):
 
     @abstractmethod
     def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
-        """Compute forward and backward of a micro-batch.
+        """Compute forward and backward of ``part``, the batch itself or a part of it; returns the loss, detached.
 
-        Args:
-            call: The batch.
-            part: The micro-batch: the batch itself or a part of it.
-            weight: What loss and gradient are multiplied by; None where the loop computes the batch as it is.
-            whole_window: Whether ``weight`` is a share of the accumulation window, so that the loop must not divide by
-                the accumulation steps.
-
-        Returns:
-            The loss times ``weight``, detached.
+        Loss and gradient are multiplied by ``weight``; with None the loop computes the batch as it is. With
+        ``whole_window`` the weight is a share of the accumulation window, so that the loop must not divide by the
+        accumulation steps.
         """
 
     @abstractmethod

@@ -209,15 +209,11 @@ class Loss:
 
 
 def loss_of(model: torch.nn.Module) -> Loss | None:
-    """What the loss in a model's output divides by.
+    """What the loss in a model's output divides by; the model may be inside PEFT's, torch.compile's or DDP's wrappers.
 
-    Args:
-        model: A module, also inside PEFT's, torch.compile's or DDP's wrappers.
-
-    Returns:
-        The loss; None unless the model is in the table, computes its loss as there, and all of it is transformers' own,
-        its class, submodules, forwards, ``loss_function`` and the functions that they call. A batch with
-        ``shift_labels`` has another divisor. For answers to questions, positions after the input are not counted.
+    None unless the model is in the table, computes its loss as there, and all of it is transformers' own, its class,
+    submodules, forwards, ``loss_function`` and the functions that they call. A batch with ``shift_labels`` has another
+    divisor. For answers to questions, positions after the input are not counted.
     """
     *wrappers, base = _chain(model)
     kind = type(base)
@@ -241,15 +237,10 @@ def known_architecture(name: str) -> bool:
 
 
 def label_smoother_loss(model: torch.nn.Module, smoother: LabelSmoother) -> Loss | None:
-    """What ``trainer.label_smoother`` divides by; None of one that is not transformers' own.
+    """What ``trainer.label_smoother`` divides by; ``model`` decides whether labels are shifted.
 
-    Args:
-        model: The model that the Trainer passes to ``compute_loss``, which decides whether labels are shifted.
-        smoother: ``trainer.label_smoother``.
-
-    Returns:
-        The loss; None where it is not known, as of a compiled causal model, of which versions of accelerate differ in
-        whether the Trainer sees its name.
+    None of a smoother that is not transformers' own, and of a compiled causal model, of which versions of accelerate
+    differ in whether the Trainer sees its name.
     """
     from transformers import Trainer
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL

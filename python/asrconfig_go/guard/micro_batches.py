@@ -162,17 +162,8 @@ def traced_for(
 
     The allocator is simulated with the settings of this process. At least three micro-batches are traced even where the
     Trainer accumulates none: the guard may split any batch, and gradients of one micro-batch are then held during the
-    next.
-
-    Args:
-        trainer: The Trainer.
-        gpu: A GPU of the catalogue; None for this machine's.
-        whole_steps: Whether the Trainer gets each optimizer step as one batch. Otherwise it holds the inputs of all
-            micro-batches that it accumulates.
-        batch_fn: The function that made the batches of the plan, if there was one.
-
-    Returns:
-        The memory model.
+    next. With ``whole_steps`` the Trainer gets each optimizer step as one batch; otherwise it holds the inputs of all
+    micro-batches that it accumulates. ``batch_fn`` made the batches of the plan, if there was one.
     """
     from ..predict.memory_model import MemoryModel, training_settings
     from ..predict.memory_settings import allocator_in_force
@@ -322,14 +313,14 @@ class Attempts:
 
     def not_restored(self, paths: list[str]) -> None:
         """Add to the newest event of the step what could not be put back before it was computed again, and log it."""
-        event, step = self.events[-1] if self.events else None, self._step_number()
-        if event is None or event.global_step != step:
-            event = GuardEvent("training", step, 0, 0, "")
-        paths = list(dict.fromkeys(path for path in paths if path not in event.not_restored))
-        if not paths:
+        step = self._step_number()
+        is_noted = bool(self.events) and self.events[-1].global_step == step
+        event = self.events[-1] if is_noted else GuardEvent("training", step, 0, 0, "")
+        names = tuple(dict.fromkeys((*event.not_restored, *paths)))
+        if names == event.not_restored:
             return
-        event = replace(event, not_restored=(*event.not_restored, *paths))
-        if self.events and self.events[-1].global_step == step:
+        event = replace(event, not_restored=names)
+        if is_noted:
             self.events[-1] = event
         logger.warning("recovered in step %d, but %s", step, event.lost)
 

@@ -140,17 +140,9 @@ def state_of_plain(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_batch(path: str | os.PathLike[str]) -> tuple[SavedBatch, list[Any], list[dict[str, Any]]]:
-    """Read what ``write_batch`` wrote.
+    """Read what ``write_batch`` wrote: the record, the batches, and the random states before each.
 
-    Args:
-        path: The folder of the saved batch.
-
-    Returns:
-        The record, the batches, and the random states before each.
-
-    Raises:
-        NotFoundError: There is no saved batch.
-        CorruptFileError: There is anything else in its place.
+    Raises ``NotFoundError`` where there is no such folder, ``CorruptFileError`` for anything else in its place.
     """
     folder = user_path(path, "path")
     if not (folder / "batch.json").is_file():

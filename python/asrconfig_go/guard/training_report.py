@@ -6,7 +6,7 @@ import json
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core.files import read_object, write_whole
 from .._core.output import first_of, listed, shortened
@@ -219,19 +219,8 @@ class MemoryFailure:
 
 
 def read_failure(path: Path) -> MemoryFailure:
-    """Read the record that the guard wrote.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The record.
-
-    Raises:
-        CorruptFileError: The file is anything else.
-    """
-    content: dict[str, Any] = read_object(path, "record of an out-of-memory error", _HINT)
-    return from_file(MemoryFailure, content, path, _HINT)
+    """Read the record that the guard wrote. Raises ``CorruptFileError`` where the file is anything else."""
+    return from_file(MemoryFailure, read_object(path, "record of an out-of-memory error", _HINT), path, _HINT)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class GuardedTraining:
 
         Both are held until ``train`` ends, or until this object does.
         """
-        from ..guard.guard import attach, guard_of
+        from ..guard.attachment import attach, guard_of
 
         check_options(trainer, resume, max_retries, train_arguments)
         self._deadline = deadline_of(save_by) if save_by is not None else None

@@ -43,17 +43,10 @@ class PlanNotFollowedWarning(UserWarning):
 def memory_limit(
     memory: MemoryModel, trainer: Trainer, config: PlanRecord | None, margin: float, longest_s: float | None = None
 ) -> int | None:
-    """The bytes that PyTorch's allocator may reserve for micro-batches.
+    """The bytes that PyTorch's allocator may reserve for micro-batches; None where neither GPU nor plan has a limit.
 
-    Args:
-        memory: The memory model of the training.
-        trainer: The Trainer.
-        config: The plan; None without one.
-        margin: The part of the available memory that may be used.
-        longest_s: The seconds of the longest clip, where the Trainer gets each step of the plan as one collated batch.
-
-    Returns:
-        The limit; None where neither a GPU nor a plan has one.
+    ``margin`` is the part of the available memory that may be used; ``longest_s`` are the seconds of the longest clip,
+    where the Trainer gets each step of the plan as one collated batch.
     """
     limit = _allocator_limit(memory, trainer, config, margin)
     if limit is None or config is None or longest_s is None:
@@ -87,15 +80,9 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
 
     The Trainer's own batches in random order stay, with a warning that says why, where the durations of the training
     set are unknown, where the Trainer cannot train chosen clips, and where the guard does not know what the loss
-    divides by.
+    divides by. ``durations`` are the seconds of the training set's clips, in its order.
 
-    Args:
-        guard: The guard of a Trainer.
-        config: The plan.
-        durations: The seconds of the clips of the training set, in its order.
-
-    Returns:
-        The function that undoes it.
+    Returns the function that undoes it.
     """
     from ..predict.step_sampler import StepSampler
     from .stream_batches import StreamBatches
@@ -140,14 +127,7 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
 def check_same_plan(args: TrainingArguments, config: PlanRecord | None) -> None:
     """Check that all processes of a training have planned the same steps, as on cards with the same free memory.
 
-    It is a collective operation.
-
-    Args:
-        args: The arguments of the Trainer.
-        config: The plan of this process; None without one.
-
-    Raises:
-        InvalidArgumentError: A setting that all processes must share differs.
+    It is a collective operation. Raises ``InvalidArgumentError`` where a setting differs that all must share.
     """
     import torch
 
@@ -248,15 +228,9 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
     A Trainer alone would decode every clip to find its length, or fail, as it does where the dataset has such a column
     and a transform. The groups are those of a column that ``add_durations`` makes. Evaluation keeps the dataset's order
     where there is no column. Nothing is read before the Trainer makes its samplers; they raise ``InvalidArgumentError``
-    where the lengths are unknown.
+    where the lengths are unknown. By the plan, ``config``, clips may have been left out.
 
-    Args:
-        trainer: The Trainer. It may group by length or not.
-        config: The plan, by which clips may have been left out; None without one.
-        durations: The seconds of the clips that were measured, in the dataset's order.
-
-    Returns:
-        The function that undoes it.
+    Returns the function that undoes it.
     """
     if attached(trainer, "lengths"):
         return lambda: None
