@@ -120,7 +120,6 @@ BY_CODE: dict[str, type[AsrConfigError]] = {
 }
 """The exception of each error code of ``core/fault``."""
 
-
 __all__ = [
     "AsrConfigError", "CorruptFileError", "EmptyDatasetError", "ForkedProcessError", "InfeasiblePlanError",
     "InternalError", "InvalidArgumentError", "LibraryError", "LibraryNotLoadedError", "NotFoundError",

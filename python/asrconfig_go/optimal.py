@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanSettings
 
-
 _OF_PYTHON = ("settings", "return")  # among the annotations
 _LOADER_S = 0.5  # for which clips are decoded
 
@@ -92,13 +91,9 @@ def create_optimal_config(
     from .plan.plan_options import PlanOptions, PlanSettings
     from .plan.plan_record import PlanRecord
 
-    accepted = [*create_optimal_config.__annotations__, *PlanSettings.__annotations__]
-    check_keywords(
-        settings,
-        [name for name in accepted if name not in _OF_PYTHON],
-        "create_optimal_config",
-        json_fields(PlanRecord),
-    )
+    annotated = [*create_optimal_config.__annotations__, *PlanSettings.__annotations__]
+    accepted = [name for name in annotated if name not in _OF_PYTHON]
+    check_keywords(settings, accepted, "create_optimal_config", json_fields(PlanRecord))
     verbose = verbose and first_process()
     bars = verbose if progress is None else progress
     options = PlanOptions(target_batch_size, safety_margin, **settings)

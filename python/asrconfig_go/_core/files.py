@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import logging
 import os
 import stat
 import time
@@ -17,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, StorageError, UnsupportedError
-from .output import shortened
+from .output import logger, shortened
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _LARGEST = 1 << 28  # bytes; what this package writes stays far under it
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)

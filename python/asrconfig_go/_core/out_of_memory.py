@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import re
 import sys
 import traceback
@@ -12,9 +11,7 @@ from typing import Any
 
 from ..errors import AsrConfigError
 from . import native
-from .output import shortened
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
+from .output import logger, shortened
 
 # After what did not fit, torch's messages continue on the same line with statistics, general advice and a link.
 _DETAILS = re.compile(r"\.?\s+(?:Process \d+ has|Including non-PyTorch memory|Of the allocated memory|If reserved)\b.*")

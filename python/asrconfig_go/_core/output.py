@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
+import logging
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ _ASCII = {
 _DRAWN = (("─", "╿", "+"), ("▀", "▟", "#"))  # lines and bars
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _ERRORS = "asrconfig_go.ascii"
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 UNWRITTEN: deque[OSError] = deque(maxlen=1)
 """Why the newest text could not be written to stdout; a command ends with it."""
 

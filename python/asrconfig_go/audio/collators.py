@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import io
-import logging
 import wave
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import at_least, checked
 from .._core.defaults import SAMPLING_RATE
+from .._core.output import logger
 from ..data.label_rules import IGNORED
 from ..data.source import open_source
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 _PROMPT = "Transcribe the speech into text."
 _LANGUAGES = ("language", "source_language")  # what a request calls it
 

@@ -116,9 +116,9 @@ class Window:
         self._watched = self._loop.parameters() if self._may_change else []
         self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
 
-    def loader_position(self, call: Call) -> int | None:
-        """The position of a batch among those that the loader has delivered, -1 for the newest; None if unknown."""
-        return next((i - self.planned for i, other in enumerate(self.calls) if other is call), None)
+    def loader_position(self, call: Call) -> int:
+        """The position of a batch of the window among those that the loader has delivered, -1 for the newest."""
+        return next(i for i, other in enumerate(self.calls) if other is call) - self.planned
 
     def take_out(self, call: Call, row: int) -> Any:
         """Leave the clip in ``row`` of a batch out, and return it as a batch of one."""

@@ -7,7 +7,6 @@ went wrong.
 
 from __future__ import annotations
 
-import logging
 import math
 import statistics
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import torch
 from .._core.batches import UnsplittableBatchError, clip_lengths
 from .._core.checks import BadClipPolicy
 from .._core.out_of_memory import add_note, clear_frames, first_line
+from .._core.output import logger
 from ..errors import AsrConfigError, InfeasiblePlanError
 from .clip_findings import ClipAlone, ClipMeasurement, broken, probes
 from .engine import Engine
@@ -25,8 +25,6 @@ from .loading import ClipRows
 from .loop import Call
 from .optimizer_step import RECENT, GradientNorms
 from .training_report import BadBatch, GuardEvent
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _MODEL_ERRORS = (IndexError, ValueError, RuntimeError)  # raised for labels and lengths that a model cannot take
 _MAX_REPORTS = 20  # of a run; after as many, clips that are only reported are not measured any more
@@ -267,7 +265,7 @@ class BadClips:
         self._reported = self._reported if problem in ("memory", "evaluation") else self._window.batches
         from .saved_batch import BatchWriter  # imported only when something is wrong, as it imports what reads datasets
 
-        place: Callable[[Call], int | None] = (lambda _: -1) if rows else self._window.loader_position
+        place: Callable[[Call], int] = (lambda _: -1) if rows else self._window.loader_position
         write = BatchWriter(self._loop, place, self.engine.budget, rows or self._rows, saved)
         text = first_line(error) if error is not None else ""
         batch = write(BadBatch(step, problem, description, (), done, ""), calls, clips, text)

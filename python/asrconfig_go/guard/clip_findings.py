@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import torch
 from .._core.batches import batch_size, clip_lengths, copied, extent, input_name, split, spoken_lengths, time_axis
 from .._core.checks import TooLong
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.output import logger
 from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import plural
@@ -36,9 +36,6 @@ from .step_state import StepState
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-
 _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
 _SILENT = 1e-6  # largest difference between two samples
@@ -54,11 +51,11 @@ class Measured:
     Labels are None where they are classes, or values.
     """
 
-    seconds: float | None
-    labels: list[int] | None
-    loudness: float | None
-    spread: float | None
-    unfinite: int
+    seconds: float | None = None
+    labels: list[int] | None = None
+    loudness: float | None = None
+    spread: float | None = None
+    unfinite: int = 0
 
 
 def look_at(inputs: Mapping[str, torch.Tensor], model: torch.nn.Module, labels: str = "labels") -> list[Measured]:
@@ -125,10 +122,8 @@ def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | No
 class ClipDetails:
     """Reads rows of a Trainer's dataset, once something went wrong; what cannot be read is ""."""
 
-    def __init__(self, trainer: Trainer, dataset: torch.utils.data.Dataset | None = None) -> None:
-        """``dataset``: another than the training's."""
-        self._trainer = trainer
-        self._dataset = getattr(trainer, "train_dataset", None) if dataset is None else dataset
+    def __init__(self, trainer: Trainer, dataset: torch.utils.data.Dataset | None) -> None:
+        self._trainer, self._dataset = trainer, dataset
 
     def of(self, row: int | None, labels: list[int]) -> tuple[bool, str, str]:
         """Whether ``row`` can be the clip with these labels; its path, and its text or the decoded labels."""
@@ -216,7 +211,7 @@ class ClipMeasurement:
             self._measure_all(clips, measure, own_padding)
         return clips
 
-    def gradients(self, clips: list[ClipAlone], training: bool = False) -> None:
+    def gradients(self, clips: list[ClipAlone]) -> None:
         """The gradient norm of the first clips, the largest losses first; adds it to them."""
         weights = [p for p in self._loop.parameters() if p.requires_grad]
 
@@ -224,9 +219,8 @@ class ClipMeasurement:
             for p in weights:
                 p.grad = None
             with torch.enable_grad():
-                self._loss(clip.call, part, training).backward()
-            norms = [p.grad.float().norm() for p in weights if p.grad is not None]
-            clip.gradient_norm = float(torch.stack(norms).norm()) if norms else 0.0
+                self._loss(clip.call, part, training=False).backward()
+            clip.gradient_norm = gradient_norm(weights)
 
         losses = [-math.inf if c.loss is None else c.loss if math.isfinite(c.loss) else math.inf for c in clips]
         largest = [clips[i] for i in sorted(range(len(clips)), key=lambda i: -losses[i])[:_MOST_GRADIENTS]]
@@ -264,6 +258,12 @@ class ClipMeasurement:
         model.eval()
         with steady(model, 0):
             return self._loop.loss(call, copied(part))
+
+
+def gradient_norm(parameters: Iterable[torch.Tensor]) -> float:
+    """The norm of all their gradients together, in 32 bits; 0 where there are none."""
+    norms = [p.grad.float().norm() for p in parameters if p.grad is not None]
+    return float(torch.stack(norms).norm()) if norms else 0.0
 
 
 def broken(model: torch.nn.Module) -> str:

@@ -87,12 +87,11 @@ class Engine:
         """Pad a batch that the model refused as too short for a mask; return whether that was the error's cause."""
         if self._pads or not isinstance(error, ValueError) or call.inputs is None:
             return False
-        self._pads = True
         refused = [call.inputs, *call.replacements]
-        padded = [self._fit(inputs) for inputs in refused]
+        padded = [padded_for_masks(inputs, self.loop.model) for inputs in refused]
         if all(new is old for new, old in zip(padded, refused, strict=True)):
-            self._pads = False
             return False
+        self._pads = True
         call.inputs, *call.replacements = padded
         call.batch = call.inputs
         self.loop.say(_TOO_SHORT)

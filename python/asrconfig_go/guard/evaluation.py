@@ -7,7 +7,6 @@ is not finite are named at the first evaluation that meets some.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ import torch
 from .._core.batches import UnsplittableBatchError, batch_size, check_rows, copied, extent, split, tensors_of
 from .._core.files import from_storage
 from .._core.out_of_memory import clear_frames, first_line, free_memory, is_gpu_oom
+from .._core.output import logger
 from .._core.random_state import cpu_state
 from .._core.render import plural
 from .bad_clips import BadClips
@@ -31,8 +31,6 @@ from .rule_measurement import trial
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
 _CLIPS = 4  # of which the loss is measured, at most

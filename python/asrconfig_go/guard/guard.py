@@ -203,7 +203,7 @@ class Guard(Guarded):
         self._evaluation.begin()
         self._loading.training_begins()
         self._look_up_rule()
-        self._loop.say(check_windows(self.trainer, self._ranks.size), of_all=True)
+        self._loop.say(check_windows(self.trainer), of_all=True)
         if self._options.preflight and not self._engine.splitting.is_shared:
             from ..predict.worst_batch import preflight
 
@@ -309,9 +309,8 @@ class Guard(Guarded):
 
     def _save_after_lost_gpu(self, error: Exception) -> str:
         """Save what can be saved after ``error`` has destroyed the CUDA context; returns a sentence that says where."""
-        calls = self._window.calls
-        newest = self._window.loader_position(calls[-1]) if calls else None
-        rows = None if newest is None else self._rows.of(newest, None, batch_size(calls[-1].inputs))
+        newest, position = self._window.calls[-1:], self._window.loader_position
+        rows = self._rows.of(position(newest[0]), None, batch_size(newest[0].inputs)) if newest else None
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
         return where + write_state(self.trainer, self._engine.attempts.events, error)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import signal
 import threading
 import traceback
@@ -27,8 +26,6 @@ from .._core.random_state import cpu_state, set_cpu_state
 
 if TYPE_CHECKING:
     from transformers import Trainer
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NEWEST = 10_000  # batches, more than loaders fetch ahead
 _OTHER_ORDER = "; a stream's order follows its workers: from here on clips of this epoch may come twice, or not at all"
@@ -254,7 +251,7 @@ class ClipRows:
 
     def follow(self, loader: torch.utils.data.DataLoader, dataset: torch.utils.data.Dataset) -> None:
         """Keep the rows that the loader's sampler yields to the next iterator."""
-        base, self.dataset = getattr(loader, "base_dataloader", loader), dataset
+        base, self.dataset = _inside(loader), dataset
         self.unknown = _unknown(loader, base)
         if self.unknown or isinstance(base.batch_sampler, _Numbered):
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +14,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._core.batches import Extent, batch_size, clip_lengths, extent, pick
+from .._core.output import logger
 from .._core.padding import trimmed
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 version_of: Callable[[Any], int] = operator.attrgetter("_version")
 """How often a tensor was changed in place."""

@@ -100,15 +100,13 @@ class LossRule:
         return counted.sum()
 
     def share(self, part: Batch, total: float | torch.Tensor, rule: str | None = None) -> Any:
-        """The weight of ``part`` in what ``count`` returned of the ``whole``."""
+        """The weight of ``part`` in ``total``, which ``count`` returned of the whole."""
         if (rule or self.name) == "sum":
             return 1.0
-        if isinstance(total, torch.Tensor):
-            total = total.clamp(min=1)
         count = self.count(part, rule)
         if isinstance(count, torch.Tensor):
             count = count.double()  # a quotient of whole numbers has 32 bits
-        return count / (total if isinstance(total, torch.Tensor) else max(total, 1))
+        return count / (total.clamp(min=1) if isinstance(total, torch.Tensor) else max(total, 1))
 
     def shares(self, whole: Batch, parts: Sequence[Batch], rule: str | None = None) -> list[Any]:
         """The weight of each of the ``parts`` in the ``whole``."""

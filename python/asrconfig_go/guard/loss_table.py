@@ -204,8 +204,6 @@ class Loss:
     """Whether each clip's loss and gradient stay the same without the padding behind a micro-batch's longest clip:
     columns of inputs, attention mask and labels. The batch needs an attention mask. Where SpecAugment masks time,
     inputs shorter than ``config.mask_time_length`` frames raise ``ValueError``."""
-    source: str
-    """The function that computes it."""
 
 
 def loss_of(model: torch.nn.Module) -> Loss | None:
@@ -227,8 +225,7 @@ def loss_of(model: torch.nn.Module) -> Loss | None:
     if rule is None:
         return None
     padding = getattr(base.config, row.padding) if row.padding else _PADDING
-    computed = base.loss_function if row.function else inspect.unwrap(kind.forward)
-    return Loss(rule, takes, padding, row.masked, _trims(base), f"{computed.__module__}.{computed.__qualname__}")
+    return Loss(rule, takes, padding, row.masked, _trims(base))
 
 
 def known_architecture(name: str) -> bool:
@@ -259,7 +256,6 @@ def label_smoother_loss(model: torch.nn.Module, smoother: LabelSmoother) -> Loss
         padding=smoother.ignore_index,
         masked=False,
         trims=loss is not None and loss.trims,
-        source="transformers.trainer_pt_utils.LabelSmoother.__call__",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from .._core.batches import Extent
 from .._core.declared import OVERHEAD_S
 from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.out_of_memory import add_note, classify, first_line, free_memory, remove_traceback
+from .._core.output import logger
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from ..predict.opened_trace import GRID_S
 from ..predict.shape_traces import by_formulas
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..predict.memory_model import MemoryModel
     from ..trace.made_up_batches import BatchFunction
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _PATIENCE = 100  # optimizer steps without a failure before a limit by predicted memory grows
 _GROWTH = 1.25

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import pickle
 import sys
 import threading
@@ -24,6 +23,7 @@ from .._core import native
 from .._core.checks import OomSnapshot
 from .._core.files import write_whole
 from .._core.out_of_memory import is_gpu_oom
+from .._core.output import logger
 from .._core.render import plural
 from ..errors import AsrConfigError
 from ..predict.estimate import PROTOCOL, SUFFIX, modules_around
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 OTHERS = "others"
 _CALL = torch.nn.Module._call_impl.__code__
 _graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 MOST_FILES = 3
 MOST_BYTES = 50 * 2**20  # of a file
 HISTORY_EVENTS = 50_000  # that PyTorch keeps; more than a step of a large model

@@ -29,7 +29,6 @@ from .micro_batches import Attempts
 if TYPE_CHECKING:
     from transformers import Trainer
 
-
 _FACTOR = 10.0  # times the median of the recent steps
 _HALF_DONE = "the optimizer's step was half done: continue from the last checkpoint, as manager.train does"
 RECENT, LEAST = 50, 20  # steps, and how many of them are needed

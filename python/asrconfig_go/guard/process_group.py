@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,13 +24,13 @@ from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.out_of_memory import first_line
+from .._core.output import logger
 from .._core.training_session import override
 from ..errors import InfeasiblePlanError
 
 if TYPE_CHECKING:
     from transformers import Trainer
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 T = TypeVar("T")
 
 _GROUP_BYTES = 4 << 20  # larger gradients are averaged in place, smaller ones together

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import shutil
@@ -19,6 +18,7 @@ import torch
 from .._core.batches import batch_size, pick, tensors_of
 from .._core.files import read_object, user_path
 from .._core.modules import bare
+from .._core.output import logger
 from .._core.records import from_file, to_json
 from ..errors import CorruptFileError, NotFoundError
 from .clip_findings import ClipAlone, ClipDetails, Measured, findings, look_at
@@ -32,7 +32,6 @@ MOST_FOLDERS = 5  # in an output_dir, of each rank
 MOST_BYTES = 256 * 2**20  # of the tensors of one
 _SCHEMA = 2
 _HINT = "name a folder bad-batch in the output_dir of a training"
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 _MAX_READ = 64  # clips of the dataset; beyond that those to blame only
 
 
@@ -170,7 +169,7 @@ class BatchWriter:
     """
 
     def __init__(
-        self, loop: Loop, place: Callable[[Call], int | None], budget: Budget, rows: ClipRows | None, saved: bool
+        self, loop: Loop, place: Callable[[Call], int], budget: Budget, rows: ClipRows | None, saved: bool
     ) -> None:
         self._loop, self._place, self._budget, self._rows, self._saved = loop, place, budget, rows, saved
         self._details = ClipDetails(rows.trainer if rows else None, rows.dataset if rows else None)
@@ -193,11 +192,11 @@ class BatchWriter:
         if isinstance(host, Mapping):
             measured = look_at(host, self._loop.model, self._loop.labels)
         else:  # it is not known what is audio
-            measured = [Measured(None, None, None, None, 0)] * batch_size(host)
+            measured = [Measured()] * batch_size(host)
         unusual = findings(measured, self._loop.model)
-        place, rows, clips = self._place(call), None, []
-        if place is not None and not call.replacements and self._rows is not None:
-            rows = self._rows.of(place, call.rows, batch_size(call.inputs))
+        rows, clips = None, []
+        if self._rows is not None and not call.replacements:
+            rows = self._rows.of(self._place(call), call.rows, batch_size(call.inputs))
         for i, clip in enumerate(measured):
             own = alone.get((id(call), i)) or ClipAlone(call, i)
             row = None if rows is None else rows[i]

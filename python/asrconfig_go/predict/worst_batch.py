@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ import torch
 
 from .._core.batches import FRAMES_PER_SECOND, batch_size, like, pick, time_axis
 from .._core.defaults import SAMPLING_RATE
-from .._core.output import kind_of
+from .._core.output import kind_of, logger
 from .._core.render import box, exact, parameter_count, plural
 from .._core.training_session import override
 from ..errors import InvalidArgumentError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from torch import nn
     from transformers import Trainer
-
 
 Batch = Mapping[str, Any]  # as a collator returns it
 _INPUTS = ("input_values", "input_features")
@@ -175,8 +173,6 @@ def _collate(trainer: Trainer, dataset: Dataset, places: list[int]) -> Batch:
     collate: Callable[[list[Any]], Batch] = trainer._get_collator_with_removed_columns(trainer.data_collator)
     return collate([dataset[i] for i in places])
 
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 Rehearse = Callable[[str, Any], int | None]
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,7 +24,7 @@ from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import box, gib, plural, visible
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
-from ..guard.clip_findings import broken
+from ..guard.clip_findings import broken, gradient_norm
 from ..guard.saved_batch import SavedBatch, read_batch, state_of_plain
 from ..guard.training_report import BadClip
 from ..predict.probe import gradients_aside
@@ -272,10 +272,10 @@ def replay_batch(
     precision: Precision = "fp16" if saved.settings.get("fp16") else "bf16" if saved.settings.get("bf16") else "fp32"
     replays = Replays(loaded, on, precision, random, loss_fn)
     places = [(number, i) for number, batch in enumerate(batches) for i in range(batch_size(batch))]
-    results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch)]
+    results = replays.clips(batches)
     training = saved.what in ("error", "loss", "gradient") and all(result.finite for result in results)
     if training:
-        results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch, True)]
+        results = replays.clips(batches, training=True)
     clips = []
     for clip, (number, i), result, out in zip(saved.clips, places, results, standing_out(results), strict=True):
         fails = not result.finite and not result.error
@@ -338,8 +338,11 @@ class Replays:
         self._model, self._device, self._precision, self._loss_fn = model, device, precision, loss_fn
         self._random = [state_of_plain(state) for state in random]
 
-    def clips(self, number: int, batch: Batch, training: bool = False) -> list[Replayed]:
-        """Every clip of batch ``number`` alone, with the batch's padding, or without it where that makes all fail."""
+    def clips(self, batches: Sequence[Batch], training: bool = False) -> list[Replayed]:
+        """Every clip alone, with its batch's padding, or without it where that makes all of the batch fail."""
+        return [clip for number, batch in enumerate(batches) for clip in self._clips_of(number, batch, training)]
+
+    def _clips_of(self, number: int, batch: Batch, training: bool) -> list[Replayed]:
         parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
         padded = [self.run(number, part, training) for part in parts]
         if len(padded) > 1 and all(clip.error for clip in padded):
@@ -361,7 +364,7 @@ class Replays:
         finally:
             free_memory()
 
-    def _computed(self, number: int, part: Batch, training: bool, precision: Precision) -> tuple[float, float | None]:
+    def _computed(self, number: int, part: Batch, training: bool, precision: Precision) -> tuple[float, float]:
         inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(self._device), part)
         model, mode = self._model, self._model.training
         with cpu_generators_kept(), gradients_aside(list(model.parameters())):
@@ -373,8 +376,7 @@ class Replays:
             finally:
                 model.train(mode)
             loss.backward()
-            gradients = [p.grad.float().norm() for p in model.parameters() if p.grad is not None]
-            return float(loss.detach()), float(torch.stack(gradients).norm()) if gradients else 0.0
+            return float(loss.detach()), gradient_norm(model.parameters())
 
     def _loss(self, model: torch.nn.Module, inputs: Any) -> torch.Tensor:
         if self._loss_fn is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import os
 import re
 import shutil
@@ -15,10 +14,10 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.files import mount_of, read_object, storage_error, unanswered, write_whole
+from .._core.files import exception_chain, mount_of, read_object, storage_error, unanswered, write_whole
 from .._core.modules import lora_rank
 from .._core.out_of_memory import classify
-from .._core.output import listed
+from .._core.output import listed, logger
 from .._core.render import exact, plural
 from ..errors import AsrConfigError, LibraryError, NotFoundError
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import TrainerState
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 """The indices of weights that are saved in several files (shards)."""
@@ -311,8 +308,7 @@ def _explained(path: Path, place: Path, trainer: Trainer) -> NotFoundError:
 
 def _full_place(error: Exception, path: Path) -> Path | None:
     """Where the disk is full: ``path``, or the folder that the error names, on another disk. None for other errors."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in exception_chain(error):
         text = str(cause).lower()
         number = cause.errno if isinstance(cause, OSError) else None
         full = number in (errno.ENOSPC, errno.EDQUOT) or any(word in text for word in _FULL[:3])
@@ -322,7 +318,6 @@ def _full_place(error: Exception, path: Path) -> Path | None:
                 if classify(error)["class"] == "host_oom":  # /dev/shm, through which loader workers pass batches
                     return None
             return path if mount_of(named) == mount_of(path) else named
-        cause = cause.__cause__ or cause.__context__
     return None
 
 

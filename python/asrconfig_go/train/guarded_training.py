@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
-from .._core.output import listed
+from .._core.output import listed, logger
 from .._core.training_session import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, StorageError
 from ..guard.micro_batches import Retries
@@ -28,8 +27,6 @@ from .trainer_reset import InitialState, release_attempt, renew_accelerator, use
 
 if TYPE_CHECKING:
     from transformers import Trainer
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _EVALUATION = ("evaluation_loop", "prediction_loop")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 from transformers.trainer_utils import has_length
 
-from .._core.output import listed
+from .._core.output import listed, logger
 from .._core.random_state import cpu_state, set_cpu_state
 from .._core.training_session import session_of
 from ..guard.training_report import FINISHED
@@ -26,8 +25,6 @@ from .trainer_reset import CallbackStates
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import TrainerControl, TrainerState
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _STREAM_BEGINS_AGAIN = (
     "the stream had ended and begun again by step %d: at step %d the Trainer begins it once more, with clips that this "

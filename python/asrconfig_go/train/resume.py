@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset
 
+from .._core.output import logger
 from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
@@ -27,8 +28,6 @@ from .trainer_reset import use_batch
 if TYPE_CHECKING:
     import torch
     from transformers import Trainer, TrainingArguments
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 # Those of TrainingArguments that the installed transformers has; batch, accumulation and devices are the record's.
 _ARGUMENTS = (
@@ -120,10 +119,8 @@ def _newest(output: Path, previous: RunRecord | None) -> Path | None:
     if newest is None:
         # On a first start this is expected.
         level = logging.INFO if previous is None and not checkpoints(output) else logging.WARNING
-        words = (
-            "%s holds no complete checkpoint of the run: training starts from its first step, with the model as it is"
-        )
-        logger.log(level, words, output)
+        start = "training starts from its first step, with the model as it is"
+        logger.log(level, "%s holds no complete checkpoint of the run: %s", output, start)
     elif previous is None:
         logger.warning("%s was saved without a record of its run: the order in its epoch may be another", newest)
     return newest
@@ -195,7 +192,7 @@ def use_run_batch(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> No
 
 
 def kept_batch(effective: int, requested: tuple[int, int, int], limit: int | None = None) -> tuple[int, int, int]:
-    """``asked``, (samples, accumulation, devices), changed as little as keeps ``effective`` samples in a step.
+    """``requested``, (samples, accumulation, devices), changed as little as keeps ``effective`` samples in a step.
 
     A device takes the largest divisor of its share that is at most the samples asked for and ``limit``.
     """

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import re
 import socket
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .._core.files import read_object, write_whole
+from .._core.output import logger
 from .._core.records import from_file
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, VersionMismatchError
 from ..guard.training_report import BadBatch, GuardEvent, Restart
@@ -38,7 +38,6 @@ except ImportError:  # Windows
 if TYPE_CHECKING:
     from transformers import Trainer
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 _FOLDER = ".asrconfig"
 _SCHEMA = 6
 _BEGIN = "begin"
@@ -94,7 +93,7 @@ class RunRecord:
         return size * accumulation * devices
 
     def to_json(self) -> bytes:
-        """The record in the form that ``from_json`` takes."""
+        """The record in the form that ``from_file`` reads."""
         return json.dumps({"schema": _SCHEMA, **asdict(self)}, indent=1).encode()
 
     @classmethod
@@ -143,7 +142,7 @@ class RunFolder:
         self._write(f"{name}{self._suffix}.json", json.dumps(document).encode())
 
     def drop_epochs(self, needed: Collection[int] = ()) -> None:
-        """Remove the random numbers of this process at other epochs than those ``kept``."""
+        """Remove the random numbers of this process at other epochs than those ``needed``."""
         for path in self.path.glob("epoch-*.json"):
             name = _EPOCH.fullmatch(path.stem)
             if name and int(name[1]) not in needed and (name[2] or "") == self._suffix:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import random
 import threading
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from torch.utils.data import IterableDataset
 
 from .._core.checks import StreamMode, check_seed, checked
+from .._core.output import logger
 from ..data.columns import audio_column
 from ..data.scan import clip_seconds
 from ..data.scan_result import clips_by_use
@@ -28,8 +28,6 @@ from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
 
 if TYPE_CHECKING:
     import torch
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _HASHED = 64  # numbers of a list that tell a row from another
 _NUMBER_BYTES = 32  # of a Python float in a list

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset
 
 from .._core.files import read_object, write_whole
-from .._core.output import kind_of, listed
+from .._core.output import kind_of, listed, logger
 from .._core.records import from_file
 from .._core.training_session import attached, session_of
 from ..data.source import open_source
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import TrainerControl, TrainerState
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 _SCHEMA = 1
 _HINT = "resume from another checkpoint, or start a new run"
 

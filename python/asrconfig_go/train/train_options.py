@@ -7,7 +7,6 @@ is the number of optimizer steps that PyTorch's profiler records.
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import re
 import time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from transformers.trainer_callback import TrainerCallback
 
 from .._core.checks import check_keywords, checked
+from .._core.output import logger
 from .._core.render import plural
 from ..errors import InvalidArgumentError
 from ..guard.process_group import ProcessGroup
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from torch.profiler import profile
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import TrainerControl, TrainerState
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _OPTIONS = ("resume", "max_retries", "preflight", "save_by", "profile", "verbose")
 _MAX_RETRIES = 100  # the library's limit

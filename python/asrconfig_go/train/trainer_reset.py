@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +15,10 @@ from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
 from .._core.modules import all_tensors, changing_tensors, checkpoint_options, switch_off_checkpointing
-from .._core.output import listed
+from .._core.output import listed, logger
 from .._core.random_state import rng_state, set_rng_state
 from ..plan.plan_record import RECOMPUTING, PlanRecord
 from ..predict.memory_model import recomputes
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _INITIAL_STATE = "initial-state.pt"
 CALLBACKS_FILE = "asrconfig_callbacks.pt"

@@ -12,6 +12,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -115,9 +116,7 @@ class TrainingCheck:
         if tally is None:
             tally = tally_labels(dataset, name, rules, seconds)
             self._tallies = [*self._tallies[-3:], (dataset, rules, tally)]
-        if tally is None:
-            return []
-        return tally.findings(lambda row, labels: _clip(owner, dataset, row, labels), where)
+        return [] if tally is None else tally.findings(partial(_clip, owner, dataset), where)
 
     def _say(self, findings: Sequence[Mismatch], trainer: Trainer = None) -> None:
         """Warn of findings that were not reported before."""

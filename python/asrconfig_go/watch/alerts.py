@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from .._core.output import logger
 from ..errors import UnsupportedError
 
 if TYPE_CHECKING:
     from .memory_monitor import MemoryMonitor
     from .watch_records import MemoryCheck
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 T = TypeVar("T")
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")

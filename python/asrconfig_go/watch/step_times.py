@@ -8,7 +8,6 @@ well is left alone.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.declared import SHORTEST_S
+from .._core.output import logger
 from ..errors import AsrConfigError
 from .batch_shapes import BatchShapes
 
@@ -65,7 +65,6 @@ def moments_of(model: Module) -> Moments:
 
 
 Moments = CPUMoments | GPUMoments
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 SKIPPED, NOTED, ENOUGH = 5, 50, 10
 """Steps before the first that counts, steps that do, and how many of them a shorter training must have."""

@@ -274,7 +274,7 @@ def test_rows_of_a_hub_dataset_are_read_without_decoding(tmp_path: Path) -> None
     dataset.set_transform(lambda batch: 1 / 0)
     trainer = bad_trainer(tmp_path)
     trainer.train_dataset = dataset
-    details = ClipDetails(trainer)
+    details = ClipDetails(trainer, trainer.train_dataset)
     assert details.of(1, [3]) == (True, "no/such/file.wav", "two")
     assert details.of(0, [3]) == (False, "", "3"), "its labels are others"
     assert details.of(None, [3]) == (True, "", "3")
@@ -287,7 +287,7 @@ def test_labels_are_decoded_where_no_column_has_the_text(tmp_path: Path) -> None
 
     trainer = bad_trainer(tmp_path)
     trainer.data_collator.processor = Tokenizer()
-    assert ClipDetails(trainer).of(None, [1, 2, 3]) == (True, "", "abc")
+    assert ClipDetails(trainer, trainer.train_dataset).of(None, [1, 2, 3]) == (True, "", "abc")
 
 
 @pytest.mark.parametrize("several", [False, True])
