@@ -382,7 +382,7 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
         ((model, clips), {"plan": plan, "original": {"per_device_train_batch_size": 3}}, InvalidArgumentError,
          "has 3 clips, one of the plan 4"),
         ((model, clips), {"original": {"learning_rat": 1}}, InvalidArgumentError, "learning_rat"),
-        ((model, clips), {"original": {"per_device_train_batch_size": 0}}, InvalidArgumentError, "= 0 is not 1"),
+        ((model, clips), {"original": {"per_device_train_batch_size": 0}}, InvalidArgumentError, "= 0 is less than 1"),
         ((model, clips), {"original": {"gradient_accumulation_steps": math.nan}}, InvalidArgumentError, "= nan is not"),
         ((model, clips), {"plan": {"fp16": True}}, InvalidArgumentError, "is not a TrainingConfig"),
         ((model, clips), {"profile": "/proc/none"}, NotFoundError, "cannot write to /proc/none"),
