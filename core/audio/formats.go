@@ -17,7 +17,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/riff"
 )
 
-// format is one row of the magic table.
 type format struct {
 	name       string // for people
 	extensions []string
@@ -67,7 +66,6 @@ func prefix(magic string) func([]byte) bool {
 	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 }
 
-// parse finds the format by its magic bytes and lets its parser work.
 func parse(s *media.File) (media.Info, error) {
 	if s.Size == 0 {
 		return media.Info{}, media.Corrupt("is empty")

@@ -50,7 +50,6 @@ func (b ArrowBits) at(i int) bool {
 	return b.Bits == nil || b.Bits[i>>3]>>(i&7)&1 != 0
 }
 
-// span returns the offsets of row i.
 func (c *ArrowBinary) span(i int) (from, to int64) {
 	i += c.From
 	if c.Width == 64 {
@@ -94,7 +93,6 @@ func (b ArrowBits) holds(rows int) bool {
 	return b.Bits == nil || b.From >= 0 && b.From <= 8*len(b.Bits) && 8*len(b.Bits) >= b.From+rows
 }
 
-// entries lists the rows.
 func (a *Arrow) entries(ctx context.Context) ([]entry, error) {
 	starts := []int{0}
 	for i := range a.Batches {
@@ -169,7 +167,6 @@ func (l *arrowList) set(i, number int, b *ArrowBatch, row int) {
 	}
 }
 
-// array is the clip of a row that holds samples.
 func (l *arrowList) array(name string, lists *ArrowBinary, row int) profile.Clip {
 	from, to := lists.span(row)
 	if !lists.Valid.at(row) || to <= from || l.rate <= 0 {

@@ -32,7 +32,6 @@ type row struct {
 	kind     uint32 // index in kinds
 }
 
-// odd is what few clips have.
 type odd struct {
 	claimed float64 // seconds; 0 without a claim that differs
 	err     string
@@ -164,7 +163,6 @@ func (c *Clips) Page(offset, limit int) Page {
 	return p
 }
 
-// rowBytes are those of a row's numbers in the columns.
 const rowBytes = 8 + 8 + 8 + 4 + 4
 
 // Size is how many bytes the columns take.
@@ -199,7 +197,6 @@ func (p *Page) Write(to []byte) {
 	}
 }
 
-// pageColumns are those that Write writes.
 type pageColumns struct{ seconds, sizes, digests, kinds, lengths, paths []byte }
 
 func columnsOf(b []byte, n int) pageColumns {

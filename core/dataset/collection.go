@@ -109,7 +109,6 @@ func shardsFault(rows, clips int) error {
 		"shards have %d rows with %d clips given", rows, clips)
 }
 
-// measure appends the rows of entries.
 func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) error {
 	withPieces(entries)
 	have := len(c.clips.rows)
@@ -207,7 +206,6 @@ func (o Options) workers(files int) int {
 	return max(1, min(n, maxWorkers, files))
 }
 
-// maxParts bounds what a source is divided into.
 const maxParts = 1_000_000
 
 // Part is one of Count parts of a source, equal in files or, of tar shards, in archives. Scans of

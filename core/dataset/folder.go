@@ -113,7 +113,6 @@ func (w *walker) enter(folder string) error {
 	return nil
 }
 
-// member is a file, folder or link in a folder.
 type member struct {
 	name string
 	kind fs.FileMode // its type bits

@@ -48,7 +48,6 @@ func piece(offset, duration, start, end json.RawMessage) (r mention, err error) 
 	return mention{}, nil
 }
 
-// object is a row in JSON.
 type object struct{ fields map[string]json.RawMessage }
 
 func objectOf(line []byte) (o object, err error) {
@@ -246,7 +245,6 @@ func (m *manifest) header(names []string) (h header, err error) {
 	return h, nil
 }
 
-// take adds what the fields of one record say.
 func (m *manifest) take(number int, fields []string, r *records) error {
 	h := &r.header
 	if len(fields) <= h.path || fields[h.path] == "" {
@@ -310,7 +308,6 @@ func (r *records) fitted(fields []string) (_ []string, fits bool) {
 	return fields, r.text < 0 && (r.path == 0 || audio.HasExtension(fields[r.path]))
 }
 
-// rows reads a table with a header.
 func (m *manifest) rows(tabs bool) error {
 	r := &records{m: m}
 	head, ok, err := r.filled()

@@ -129,7 +129,6 @@ func (c *reader) pause(last bool) {
 	}
 }
 
-// measure fills in the row of one entry.
 func (c *reader) measure(e *entry, r *row) {
 	r.path = e.path
 	switch {
@@ -174,7 +173,6 @@ func (c *reader) cached(e *entry, r *row) {
 	}
 }
 
-// found takes what the file says.
 func (c *reader) found(info *media.Info, err error, r *row) {
 	if err != nil {
 		if fault.Is(err, fault.Storage) {

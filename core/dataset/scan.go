@@ -30,7 +30,6 @@ type entry struct {
 	more *detail
 }
 
-// detail is what a manifest or an archive says of one clip.
 type detail struct {
 	text  *string   // what is said in it
 	by    measurer  // nil for a whole file

@@ -12,7 +12,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// maxWorkers bounds the parallel reads.
 const maxWorkers = 64
 
 // Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards and Arrow is given.
@@ -73,7 +72,6 @@ type Progress struct {
 	Bad   atomic.Int64 // of them unusable
 }
 
-// add counts clips that came measured.
 func (p *Progress) add(clips, bad int) {
 	p.Total.Add(int64(clips))
 	p.Done.Add(int64(clips))

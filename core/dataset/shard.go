@@ -206,7 +206,6 @@ func (j *jumper) Seek(offset int64, whence int) (int64, error) {
 	return j.at, nil
 }
 
-// head returns the first bytes.
 func (j *jumper) head() []byte {
 	b := make([]byte, 64)
 	n, _ := j.file.ReadAt(b, 0) // an error shows as nothing

@@ -15,7 +15,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
-// maxShards bounds what a pattern may stand for.
 const maxShards = 100_000
 
 var shardEndings = []string{".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"}

@@ -16,7 +16,6 @@ const (
 	decodedRate = 16000 // Hz, what speech models take
 )
 
-// percents are the percentiles that a profile shows.
 var percents = []int{1, 5, 10, 25, 50, 75, 90, 95, 99}
 
 // maxBadFiles is how many bad files a profile lists; a folder of a million text files named .wav

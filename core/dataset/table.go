@@ -45,7 +45,6 @@ var errNoColumn = errors.New("no column with paths")
 // namedRows is how many rows of JSON are looked at for their names: they may have different ones.
 const namedRows = 1000
 
-// names takes those of a row in JSON.
 func (t *Table) names(row object) {
 	if t == nil || t.named >= namedRows {
 		return
@@ -75,7 +74,6 @@ func (t *Table) values(valueOf func(name string) *string) (values []*string) {
 	return values
 }
 
-// fill takes the rows as they were listed.
 func (t *Table) fill(entries []entry) {
 	t.Rows = make([]TableRow, len(entries))
 	for i := range entries {

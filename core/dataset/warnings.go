@@ -114,7 +114,6 @@ func duplicates(rows []row) profile.Duplicates {
 	return d
 }
 
-// mark is what copies share.
 type mark struct {
 	digest uint64
 	row    int

@@ -23,7 +23,6 @@ type box struct {
 func (b box) is(kind string) bool { return string(b.kind[:]) == kind }
 func (b box) size() int64         { return b.end - b.body }
 
-// boxReader reads boxes through a window.
 type boxReader struct{ *media.Window }
 
 // boxes returns the boxes that lie from off to end, up to the first that is none.
@@ -78,7 +77,6 @@ func (w boxReader) find(parent box, kind string) (box, bool) {
 	return box{}, false
 }
 
-// path goes down box by box.
 func (w boxReader) path(parent box, kinds ...string) (box, bool) {
 	for _, kind := range kinds {
 		b, ok := w.find(parent, kind)

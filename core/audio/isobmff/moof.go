@@ -39,7 +39,6 @@ func (m *movie) extends(mvex box) {
 	}
 }
 
-// fragment adds the samples of one moof box.
 func (m *movie) fragment(moof box) error {
 	if moof.cut {
 		m.cut = true
@@ -59,7 +58,6 @@ func (m *movie) fragment(moof box) error {
 	return nil
 }
 
-// traf is one track of a fragment.
 type traf struct {
 	duration, size int64 // of a sample that does not say
 	next           int64 // where its next sample lies
@@ -171,7 +169,6 @@ func (m *movie) fragmentLength() (media.Info, error) {
 	return t.finish(present+m.present, all+m.all, claimed)
 }
 
-// run adds the samples of a trun box.
 func (m *movie) run(f *traf, b box, ours bool) error {
 	_, flags, h := m.w.full(b, 12)
 	if len(h) < 4 {
@@ -213,7 +210,6 @@ func (m *movie) run(f *traf, b box, ours bool) error {
 	return nil
 }
 
-// equal adds count samples of default duration and size.
 func (m *movie) equal(f *traf, count int64, ours bool) error {
 	if f.size == 0 { // samples of nothing
 		return nil

@@ -165,7 +165,6 @@ func (t *track) dolby(rate, mode, low uint32) {
 	t.info.Channels = [8]int{2, 1, 2, 3, 3, 4, 4, 5}[mode] + int(low)
 }
 
-// finishEntry settles what depends on several fields.
 func (t *track) finishEntry(e *sampleEntry) {
 	switch codec := t.info.Codec; codec {
 	case "pcm_":
@@ -201,7 +200,6 @@ func (t *track) limit(samples, rate int64) {
 	}
 }
 
-// pcmFormat is how uncompressed sound is stored.
 type pcmFormat struct {
 	explicit           bool // the flags of a lpcm entry say it all
 	float, big, signed bool
@@ -296,7 +294,6 @@ func (t *track) parseESDS(b []byte) {
 	}
 }
 
-// parseAAC applies the AudioSpecificConfig.
 func (t *track) parseAAC(b []byte) {
 	c, ok := codec.ParseAAC(b)
 	if !ok {

@@ -72,7 +72,6 @@ func (w boxReader) parseTrack(trak box) (*track, error) {
 	return t, t.parseTable(w, table)
 }
 
-// parseTable finds the parts of the sample table and reads the codec.
 func (t *track) parseTable(w boxReader, table box) error {
 	var described bool
 	for b := range w.boxes(table.body, table.end) {

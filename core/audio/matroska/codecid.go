@@ -33,7 +33,6 @@ type packets struct {
 	codec  string
 }
 
-// codec reads the codec's own header.
 func (t *track) codec(w ebmlReader) error {
 	name, ok := codecs[t.id]
 	if root, _, _ := strings.Cut(t.id, "/"); !ok {
@@ -159,7 +158,6 @@ func (t *track) aac(private []byte) {
 	t.packets.fixed = c.Frame * int64(c.Rate) / int64(c.Core)
 }
 
-// packetPeek is how much of the start of a packet is read.
 const packetPeek = 16
 
 // samples returns the samples of a packet of size bytes from its first bytes; 0 when unknown.

@@ -24,7 +24,6 @@ type element struct {
 
 func (e element) size() int64 { return e.end - e.body }
 
-// ebmlReader reads elements through a window.
 type ebmlReader struct{ *media.Window }
 
 const maxElementHead = 4 + 8

@@ -168,7 +168,6 @@ func (m *document) contradicted() bool {
 // block: 120 ms of Opus take some bytes.
 func (m *document) plausible() bool { return (m.end-m.first)/0.12 <= float64(m.w.File.Size)/4 }
 
-// length computes the duration from all that was read.
 func (m *document) length() (media.Info, error) {
 	t := m.track
 	rate := float64(t.info.SampleRate)

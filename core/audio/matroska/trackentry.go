@@ -46,7 +46,6 @@ type track struct {
 	packets  packets
 }
 
-// tracks reads the track list.
 func (m *document) tracks(e element) error {
 	if m.track != nil {
 		return nil

@@ -35,7 +35,6 @@ type File struct {
 	more     []byte // scratch for reads after the head
 }
 
-// reset forgets the file before.
 func (s *File) reset() {
 	s.fd, s.Size, s.Head, s.complete, s.Err, s.tailSum, s.telling =
 		noFile, 0, nil, false, nil, 0, false

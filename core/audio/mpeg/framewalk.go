@@ -36,7 +36,6 @@ func (r *frames) sync(pos, limit int64, kind uint32) (syncFrame, int64, bool) {
 	return syncFrame{}, 0, false
 }
 
-// walkResult is what a walk found.
 type walkResult struct {
 	samples     int64 // of whole frames, at the rate of the first
 	cut         int64 // samples of a last frame that is cut short

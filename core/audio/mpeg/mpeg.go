@@ -88,7 +88,6 @@ func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
 	return info
 }
 
-// noFrames explains why there is nothing to play.
 func noFrames(s *media.File, base int64) error {
 	if h := s.At(base, 10); bytes.HasPrefix(h, []byte("ID3")) {
 		return media.Corrupt("ends inside its ID3 tag and holds no audio")

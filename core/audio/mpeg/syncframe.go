@@ -37,7 +37,6 @@ const (
 
 func (f syncFrame) isADTS() bool { return f.kind&kindLayer == 0 }
 
-// HeadLen is how many bytes of a frame contain its size.
 func (f syncFrame) headLen() int64 {
 	if f.isADTS() {
 		return adtsHeadLen
@@ -55,7 +54,6 @@ func (f syncFrame) rate() int {
 	return mpegRates[f.kind>>2&3] >> mpegShift[f.kind>>11&3]
 }
 
-// parseSyncFrame reads the frame header that b starts with.
 func parseSyncFrame(b []byte) (syncFrame, bool) {
 	switch {
 	case len(b) < mpegHeadLen || b[0] != 0xff:

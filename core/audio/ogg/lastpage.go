@@ -12,7 +12,6 @@ const (
 	maxPageNo = 4096 // "OggS" that are looked at
 )
 
-// lastPage is what the last pages of a file contain.
 type lastPage struct {
 	page          // the last whole page of the audio that has a position
 	claimed int64 // the position that a broken last page would have reached; 0 without one

@@ -10,7 +10,6 @@ import (
 
 const vorbisHeaders = 3 // identification, comments, setup
 
-// vorbisMapping is a stream of Vorbis packets.
 type vorbisMapping struct{ head *codec.Vorbis }
 
 // parseVorbisHead reads the first packet. Source: Vorbis I specification, appendix A.
@@ -44,7 +43,6 @@ func (v vorbisMapping) setup(s *media.File, end int64) error {
 
 const opusHeaders = 2 // the tags come second
 
-// opusMapping is a stream of Opus packets.
 type opusMapping struct{}
 
 // parseOpusHead reads the first packet. Source: RFC 7845.

@@ -61,7 +61,6 @@ func pageAt(b []byte, off int64) (page, bool) {
 	return p, true
 }
 
-// readPage parses the page header at off.
 func readPage(s *media.File, off int64) (page, bool) { return pageAt(s.At(off, pageHead+255), off) }
 
 // intact reports whether b, a whole page, has the checksum that it names. Decoders drop a page

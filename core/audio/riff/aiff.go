@@ -7,7 +7,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/pcm"
 )
 
-// aiff is what the chunks of an AIFF or AIFC file say.
 type aiff struct {
 	pcm.Packing
 	info   media.Info
@@ -92,7 +91,6 @@ func (a *aiff) common(b []byte, compressed bool) error {
 	return a.codec(kind)
 }
 
-// codec settles the codec and how it packs samples.
 func (a *aiff) codec(kind string) error {
 	width := int64(a.info.Bits+7) / 8
 	switch strings.ToUpper(kind) {

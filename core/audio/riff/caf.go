@@ -16,7 +16,6 @@ const (
 	cafFlagLittle = 2
 )
 
-// caf holds what the chunks of a Core Audio file say.
 type caf struct {
 	pcm.Packing
 	info media.Info
@@ -72,7 +71,6 @@ func ParseCAF(s *media.File, base int64) (media.Info, error) {
 	return media.Finish(a.info, a.Frames(min(available, claim)), a.Frames(claim))
 }
 
-// description reads the desc chunk.
 func (a *caf) description(b []byte) error {
 	if len(b) < 32 {
 		return media.Corrupt("has a desc chunk of %d bytes instead of 32", len(b))

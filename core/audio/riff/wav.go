@@ -29,7 +29,6 @@ func ParseWAV(s *media.File, base int64) (media.Info, error) {
 // dataMark is how many bytes of samples identify a recording.
 const dataMark = 256
 
-// wave is what the chunks of a WAV or Wave64 file say.
 type wave struct {
 	s        *media.File
 	style    *chunkStyle
@@ -42,7 +41,6 @@ type wave struct {
 	complete bool  // only whole chunks follow up to the end of the file
 }
 
-// parseWave walks the chunks from off on.
 func parseWave(s *media.File, style *chunkStyle, off int64) (media.Info, error) {
 	w := wave{s: s, style: style, long: openSize}
 	n := 0

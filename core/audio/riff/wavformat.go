@@ -22,7 +22,6 @@ var otherTags = map[int]string{
 	0x2000: "AC-3", 0x674f: "Vorbis", 0xf1ac: "FLAC",
 }
 
-// wavFormat is the fmt chunk.
 type wavFormat struct {
 	pcm.Packing
 	codec    string // "" where the data are frames of MPEG audio that speak for themselves
