@@ -149,7 +149,6 @@ func (c *counterpart) offer(moment *Moment, bytes uint64) {
 
 func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
-// changed follows the allocator's blocks.
 func (c *counterpart) changed(change allocator.Change) {
 	grown := c.allocator.Stats().Allocated - c.sum // of a free it wraps around
 	switch change.Action {

@@ -8,17 +8,19 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
-// estimate sums an observed run up.
 func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.Segment,
 	r Request) peak.Estimate {
 	o, s := p.Observer, p.Allocator.Stats()
 	e := peak.Estimate{
 		Estimator: "trace", PeakAllocated: s.PeakAllocated, PeakRequested: s.PeakRequested,
-		PeakReserved: s.PeakReserved,
-		PeakDevice:   plus(s.PeakReserved, r.DeviceBytes), PinnedBytes: m.pinned(r),
+		PeakReserved: s.PeakReserved, PinnedBytes: m.pinned(r),
 		Retries: s.Retries, Fragmentation: o.Fragmentation(),
 		AtPeak: m.atPeak(o.Highest(), r.modules()), Phases: o.Phases(),
 		Timeline: o.Timeline(m.templates.Components),
+	}
+	if r.DeviceBytes != nil {
+		inAll := s.PeakReserved + *r.DeviceBytes
+		e.PeakDevice = &inAll
 	}
 	if r.LimitBytes != nil || full != nil {
 		fits := full == nil
@@ -31,21 +33,13 @@ func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.S
 	return e
 }
 
-func plus(bytes uint64, device *uint64) *uint64 {
-	if device == nil {
-		return nil
-	}
-	sum := bytes + *device
-	return &sum
-}
-
 func (m *Model) atPeak(highest replay.Moment, rows int) peak.AtPeak {
 	t := highest.Segment.Template
 	if t == nil { // nothing was allocated at all
 		return peak.AtPeak{Components: map[string]uint64{}, Modules: []peak.ModuleBytes{}}
 	}
 	atPeak := peak.AtPeak{Place: m.place(t, highest.Storage), Components: map[string]uint64{},
-		Modules: peak.ModuleRows(m.layers, highest.Modules, rows)}
+		Modules: peak.ModuleRows(m.trace.Modules, highest.Modules, rows)}
 	for i, name := range m.templates.Components {
 		if highest.Components[i] > 0 {
 			atPeak.Components[name] = highest.Components[i]

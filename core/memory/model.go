@@ -20,14 +20,13 @@ import (
 // Model is a trace made ready for questions. It may be used by several goroutines at once.
 type Model struct {
 	trace     *trace.Trace
-	layers    []string // of the modules
 	templates *template.Set
 }
 
 // New fits a checked trace (of trace.ReadFile or trace.Decode).
 func New(t *trace.Trace) (*Model, error) {
 	set, err := template.New(t)
-	return &Model{trace: t, layers: peak.Layers(t.Modules), templates: set}, err
+	return &Model{trace: t, templates: set}, err
 }
 
 // Simulate replays a few steps.
@@ -199,7 +198,6 @@ func withoutRepeats(step []replay.Segment) []replay.Segment {
 	return append(step[:mostReplayed-1:mostReplayed-1], step[len(step)-1])
 }
 
-// microRole is the role of a micro-batch among those of a window.
 func microRole(i, count int) template.Role {
 	switch i {
 	case 0:

@@ -22,7 +22,7 @@ func rowsTrace(accumulation int) *tracetest.Loop {
 // bytesLoop writes the buffers' bytes down instead, for the allocator alone.
 func bytesLoop(gpu reduction.GPU) *tracetest.Loop {
 	f := tracetest.New(3)
-	f.Sum = func(rows int64) int64 { return int64(gpu.ColumnSum(rows, 1024)) }
+	f.Sum = func(rows int64) int64 { return int64(columnSum(gpu, rows, 1024)) }
 	return f
 }
 
@@ -57,7 +57,7 @@ func TestSimulatedColumnSums(t *testing.T) {
 		require.Equal(t, want.peakReserved, e.PeakReserved)
 		require.Equal(t, "column_sum:1024", e.AtPeak.Op)
 		require.Equal(t, e.PeakAllocated, sum(e.AtPeak.Components))
-		buffer := gpu.ColumnSum(6*tracetest.Frames(4000), 1024)
+		buffer := columnSum(gpu, 6*tracetest.Frames(4000), 1024)
 		require.InDelta(t, buffer+1<<20, e.AtPeak.Components["workspaces"], 1<<20, "what the allocator does not split off")
 		require.Equal(t, e.PeakAllocated, slices.Max(e.Timeline.Allocated))
 		peaks[e.PeakAllocated] = true
@@ -72,7 +72,7 @@ func TestColumnSumsAsRecorded(t *testing.T) {
 	f.Segment(trace.KindIteration, trace.Shape{}, "forward")
 	f.Alloc(5992, "", 0)
 	f.Alloc(5992, "workspace", 5)
-	buffer := reduction.GPU{}.ColumnSum(5992, 1024)
+	buffer := columnSum(reduction.GPU{}, 5992, 1024)
 	e := simulated(t, opened(t, f), Request{Steps: ptr(1)})
 	require.Equal(t, 5992+buffer, e.PeakRequested)
 
@@ -85,4 +85,8 @@ func TestColumnSumsAsRecorded(t *testing.T) {
 	r.Kind = trace.KindEvaluate
 	e = simulated(t, opened(t, f), r)
 	require.Greater(t, e.AtPeak.Components["workspaces"], buffer)
+}
+
+func columnSum(gpu reduction.GPU, rows, columns int64) uint64 {
+	return gpu.Rules().Bytes(uint64(rows), trace.Unit{Count: trace.ColumnSum, Columns: uint32(columns)})
 }

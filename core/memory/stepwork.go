@@ -23,7 +23,8 @@ type StepWork struct {
 // Work returns the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out
 // of range, Unsupported where the traced shapes do not determine them.
 func (m *Model) Work(shape trace.Shape) (StepWork, error) {
-	w := collector{tf32: m.tf32(), unknown: map[string]bool{}}
+	capability, _ := m.trace.About["compute_capability"].(string)
+	w := collector{tf32: gpus.NativeBF16(capability), unknown: map[string]bool{}}
 	ok, err := m.eachCall(shape, w.add)
 	if err != nil {
 		return StepWork{}, err
@@ -88,13 +89,6 @@ func (m *Model) pinned(r Request) *uint64 {
 	return &sum
 }
 
-// tf32 reports whether float32 products go to the tensor cores, which a plan turns on where the
-// traced card has them.
-func (m *Model) tf32() bool {
-	capability, _ := m.trace.About["compute_capability"].(string)
-	return gpus.NativeBF16(capability)
-}
-
 func (m *Model) count(name string) int64 {
 	number, _ := m.trace.About[name].(float64)
 	return int64(max(0, min(number, 1<<50)))
@@ -102,7 +96,7 @@ func (m *Model) count(name string) int64 {
 
 // collector makes operations of calls.
 type collector struct {
-	tf32       bool
+	tf32       bool                       // which a plan turns on where the card has it
 	operations numbered[kernel.Operation] // known without how often
 	unknown    map[string]bool
 }

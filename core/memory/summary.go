@@ -26,11 +26,9 @@ type Point struct {
 func (m *Model) Summary() Summary {
 	s := Summary{About: m.trace.About, Points: []Point{},
 		OverTime: slices.ContainsFunc(m.trace.Ops, normalizesOverTime)}
-	for i, t := range m.templates.Of {
-		for _, r := range t.Recordings {
-			if r.Segment == i && r.HasShape {
-				s.Points = append(s.Points, Point{t.Kind, r.Shape})
-			}
+	for _, segment := range m.trace.Segments {
+		if shape, ok := segment.Shape(); ok {
+			s.Points = append(s.Points, Point{segment.Kind, shape})
 		}
 	}
 	return s

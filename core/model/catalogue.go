@@ -100,7 +100,6 @@ func normalise(name string) string {
 
 const maxNameBytes = 200
 
-// find looks a known model up by any of its spellings.
 func find(name string) (entry, error) {
 	if len(name) > maxNameBytes {
 		return entry{}, fault.New(fault.InvalidArgument,

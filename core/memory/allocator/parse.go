@@ -15,9 +15,7 @@ import (
 // maxText bounds the text of the settings, in bytes.
 const maxText = 4096
 
-// options are the keys that PyTorch 2.15 knows, each with what reads its value. Those with ignored
-// change nothing that a single stream reserves: pinned host memory, locks, graphs, and how much
-// address space expandable segments ask for.
+// options are the keys that PyTorch 2.15 knows, each with what reads its value.
 var options = map[string]func(*Settings, value) error{
 	"backend":           readBackend,
 	"max_split_size_mb": readSize(0, func(s *Settings) *uint64 { return &s.MaxSplitSize }),
@@ -30,25 +28,22 @@ var options = map[string]func(*Settings, value) error{
 	"roundup_power2_divisions":     readDivisions,
 	"garbage_collection_threshold": readThreshold,
 	"per_process_memory_fraction":  readFraction,
-	"expandable_segments":          readBool(func(s *Settings) *bool { return &s.ExpandableSegments }),
+	"expandable_segments": readBool(func(s *Settings) *bool {
+		return &s.ExpandableSegments
+	}),
 	"throw_on_cudamalloc_oom": readBool(func(s *Settings) *bool {
 		return &s.ThrowOnCudaMallocOOM
 	}),
-
-	"expandable_segments_reserve":          ignored,
-	"expandable_segments_reserve_by_class": ignored,
-	"graph_capture_record_stream_reuse":    ignored,
-	"pinned_free_catch_all":                ignored,
-	"pinned_max_cached_size_mb":            ignored,
-	"pinned_max_round_threshold_mb":        ignored,
-	"pinned_num_register_threads":          ignored,
-	"pinned_reserve_segment_size_mb":       ignored,
-	"pinned_use_background_threads":        ignored,
-	"pinned_use_cuda_host_register":        ignored,
-	"pinned_use_hip_host_register":         ignored,
-	"release_lock_on_cudamalloc":           ignored,
-	"release_lock_on_hipmalloc":            ignored,
 }
+
+// ignored are the keys that change nothing that a single stream reserves: pinned host memory,
+// locks, graphs, and how much address space expandable segments ask for.
+var ignored = strings.Fields(`
+	expandable_segments_reserve expandable_segments_reserve_by_class
+	graph_capture_record_stream_reuse pinned_free_catch_all pinned_max_cached_size_mb
+	pinned_max_round_threshold_mb pinned_num_register_threads pinned_reserve_segment_size_mb
+	pinned_use_background_threads pinned_use_cuda_host_register pinned_use_hip_host_register
+	release_lock_on_cudamalloc release_lock_on_hipmalloc`)
 
 // ParseSettings reads the text of PYTORCH_CUDA_ALLOC_CONF, or PYTORCH_ALLOC_CONF:
 // "key:value,key:[a:b,c:d]", white space ignored, a later key over an earlier one. The empty text
@@ -68,12 +63,12 @@ func ParseSettings(text string) (Settings, error) {
 				"allocator settings are not understood at %q", fault.Shorten(text))
 		}
 		v := value{key: parts[1], word: parts[2], list: parts[3]}
-		read, ok := options[v.key]
-		if !ok {
+		if read, ok := options[v.key]; ok {
+			if err := read(&s, v); err != nil {
+				return Settings{}, err
+			}
+		} else if !slices.Contains(ignored, v.key) {
 			return Settings{}, unknownKey(v.key)
-		}
-		if err := read(&s, v); err != nil {
-			return Settings{}, err
 		}
 		text = text[len(parts[0]):]
 	}
@@ -110,7 +105,8 @@ func (v value) wrong(takes string) error {
 }
 
 func unknownKey(key string) error {
-	keys := slices.Sorted(maps.Keys(options))
+	keys := slices.AppendSeq(slices.Clone(ignored), maps.Keys(options))
+	slices.Sort(keys)
 	short := key[:min(len(key), 64)]
 	nearest := slices.MinFunc(keys, func(a, b string) int {
 		return fault.EditDistance(short, a) - fault.EditDistance(short, b)
@@ -118,8 +114,6 @@ func unknownKey(key string) error {
 	return fault.New(fault.InvalidArgument, "did you mean "+nearest+"?",
 		"unknown allocator setting %q", fault.Shorten(key))
 }
-
-func ignored(*Settings, value) error { return nil }
 
 func readBackend(_ *Settings, v value) error {
 	switch v.word {

@@ -95,22 +95,18 @@ const otherModules = "…"
 // deepest is how many steps of a path without a layer's number make a row of their own.
 const deepest = 3
 
-// Layers are the parts of the model that modules belong to, those of a stack being a layer each.
-func Layers(modules []string) []string {
-	layers := make([]string, len(modules))
-	for i, path := range modules {
-		layers[i] = layerOf(path)
+// ModuleRows sums the bytes of modules up by part of the model, largest first, in at most so many
+// rows: a layer each if they fit, else all layers of a stack in one row; the last has what is left.
+func ModuleRows(modules []string, bytes []uint64, limit int) []ModuleBytes {
+	var held []ModuleBytes
+	for i, n := range bytes {
+		if n > 0 {
+			held = append(held, ModuleBytes{modules[i], n})
+		}
 	}
-	return layers
-}
-
-// ModuleRows sums the bytes of modules, whose layers are given, up by part of the model, largest
-// first, in at most so many rows: a layer each if they fit, else all layers of a stack in one row,
-// and what is left in the last one.
-func ModuleRows(layers []string, bytes []uint64, limit int) []ModuleBytes {
-	rows := grouped(layers, bytes)
+	rows := grouped(held, layerOf)
 	if len(rows) > limit {
-		rows = grouped(stacks(rows))
+		rows = grouped(rows, stackOf)
 	}
 	if len(rows) > limit {
 		others := ModuleBytes{Module: otherModules}
@@ -122,19 +118,10 @@ func ModuleRows(layers []string, bytes []uint64, limit int) []ModuleBytes {
 	return rows
 }
 
-func stacks(rows []ModuleBytes) (names []string, bytes []uint64) {
-	for _, r := range rows {
-		names, bytes = append(names, stackOf(r.Module)), append(bytes, r.Bytes)
-	}
-	return names, bytes
-}
-
-func grouped(names []string, bytes []uint64) []ModuleBytes {
+func grouped(held []ModuleBytes, partOf func(module string) string) []ModuleBytes {
 	sums := map[string]uint64{}
-	for i, n := range bytes {
-		if n > 0 {
-			sums[names[i]] += n
-		}
+	for _, h := range held {
+		sums[partOf(h.Module)] += h.Bytes
 	}
 	rows := make([]ModuleBytes, 0, len(sums))
 	for name, n := range sums {

@@ -38,12 +38,6 @@ func (g GPU) Check() error {
 			leastThreads, maxThreads))
 }
 
-// ColumnSum returns the bytes of the buffer that a checked GPU takes to sum up a rows × columns
-// matrix's columns, 1 to 2^31.
-func (g GPU) ColumnSum(rows, columns int64) uint64 {
-	return g.Rules().columnSum(columns, uint64(max(0, rows)))
-}
-
 // Rules make bytes of what a trace counts.
 type Rules struct{ multiprocessors, threads int64 }
 

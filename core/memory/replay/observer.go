@@ -46,7 +46,8 @@ type Moment struct {
 func NewObserver(modules, points, events int) *Observer {
 	o := &Observer{modules: make([]uint64, modules)}
 	if points > 0 {
-		o.timeline = newTimeline(points, events)
+		width := max((events+points-1)/points, 1)
+		o.timeline = &timeline{width: width, edge: width}
 	}
 	return o
 }
@@ -150,9 +151,6 @@ func (o *Observer) Phases() []peak.Phase {
 
 // Timeline returns the points, with the components' names; nil without.
 func (o *Observer) Timeline(components []string) *peak.Timeline {
-	if o.timeline == nil {
-		return nil
-	}
 	return o.timeline.record(components)
 }
 
@@ -170,12 +168,6 @@ type point struct {
 	event, row          int
 	allocated, reserved uint64
 	components          [template.MaxComponents]uint64
-}
-
-// newTimeline keeps at most so many points of so many events.
-func newTimeline(points, events int) *timeline {
-	width := max((events+points-1)/points, 1)
-	return &timeline{width: width, edge: width}
 }
 
 // offer takes the state after the next event.
@@ -203,6 +195,9 @@ func (s *timeline) flush() {
 
 // record returns the timeline, without components that never held anything.
 func (s *timeline) record(components []string) *peak.Timeline {
+	if s == nil {
+		return nil
+	}
 	s.flush()
 	t := &peak.Timeline{Event: []int{}, Phase: []int{}, Allocated: []uint64{}, Reserved: []uint64{},
 		Components: map[string][]uint64{}}

@@ -42,7 +42,6 @@ func (b *builder) fitEach(templates []*Template, confirmed formula.Confirmed) er
 	})
 }
 
-// fit finds the formulas of a template.
 func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) {
 	f := newFitted(vars, t.Recordings, confirmed)
 	sizes := make([]int64, len(t.Recordings))

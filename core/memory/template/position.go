@@ -49,7 +49,6 @@ type Position struct {
 	Role   Role
 }
 
-// positions of the segments of a trace.
 func positions(segments []trace.Segment) []Position {
 	all := make([]Position, len(segments))
 	window, order := -1, 0

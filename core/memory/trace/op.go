@@ -2,7 +2,6 @@ package trace
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,11 +53,9 @@ const (
 	MaxColumns = 1 << 31
 )
 
-var (
-	countedOp = regexp.MustCompile(`^(column_sum|norm_sum|norm_blocks:4|norm_blocks:2):(.*)$`)
-	countedBy = map[string]Count{"column_sum": ColumnSum, "norm_sum": NormSum,
-		"norm_blocks:4": NormBlocks, "norm_blocks:2": NormBlocksHalf}
-)
+// countedBy are the beginnings of names that the number of columns follows.
+var countedBy = map[string]Count{"column_sum:": ColumnSum, "norm_sum:": NormSum,
+	"norm_blocks:4:": NormBlocks, "norm_blocks:2:": NormBlocksHalf}
 
 // ParseOp reads an operation's name.
 func ParseOp(name string) (Op, error) {
@@ -75,16 +72,19 @@ func ParseOp(name string) (Op, error) {
 		}
 		return Op{Pad: Pad{int64(multiple), int32(back)}}, nil
 	}
-	parts := countedOp.FindStringSubmatch(name)
-	if parts == nil {
-		return Op{}, nil
+	for beginning, count := range countedBy {
+		text, ok := strings.CutPrefix(name, beginning)
+		if !ok {
+			continue
+		}
+		columns, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || columns < 1 || columns > MaxColumns {
+			return Op{}, fmt.Errorf("operation %q: the columns are a number from 1 to %d",
+				fault.Shorten(name), int64(MaxColumns))
+		}
+		return Op{Unit: Unit{count, uint32(columns)}}, nil
 	}
-	columns, err := strconv.ParseUint(parts[2], 10, 64)
-	if err != nil || columns < 1 || columns > MaxColumns {
-		return Op{}, fmt.Errorf("operation %q: the columns are a number from 1 to %d",
-			fault.Shorten(name), int64(MaxColumns))
-	}
-	return Op{Unit: Unit{countedBy[parts[1]], uint32(columns)}}, nil
+	return Op{}, nil
 }
 
 // ParseOps reads the operations' names of a trace.

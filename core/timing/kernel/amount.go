@@ -17,7 +17,7 @@ type Work struct {
 func (w Work) ModelFLOPs() (sum float64) {
 	for _, o := range w.Operations {
 		switch {
-		case !o.product() || o.Phase != Forward && o.Phase != Backward:
+		case !o.Kind.Product() || o.Phase != Forward && o.Phase != Backward:
 		case o.Kind == Attention && o.Phase == Backward:
 			sum += cmp.Or(o.Times, 1) * o.FLOPs() * 4 / 5
 		default:

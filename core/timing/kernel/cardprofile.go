@@ -39,7 +39,7 @@ func (o Operation) group() groupKey {
 		name = o.table()
 	case o.Kind == Softmax:
 		name = o.class()
-	case o.product() && o.Phase == Backward:
+	case o.Kind.Product() && o.Phase == Backward:
 		name += "_backward"
 	}
 	return groupKey{name, o.DType}

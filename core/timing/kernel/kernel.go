@@ -138,7 +138,6 @@ func (m *Model) Rate(d DType) float64 {
 	return rate
 }
 
-// multiplying is the time of a product.
 func (m *Model) multiplying(o Operation) float64 {
 	efficiency, rate := m.unit(o)
 	return efficiency.Seconds(o, m.card, rate)

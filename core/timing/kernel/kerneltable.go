@@ -127,7 +127,8 @@ func (t Table) card() (Card, error) {
 // checkRates rejects rows that are faster than the card can be.
 func (t Table) checkRates(m *Model) error {
 	for _, row := range t.Kernels {
-		if peak := maxOfPeak * m.Rate(row.DType); row.product() && row.FLOPs()/row.Seconds > peak {
+		peak := maxOfPeak * m.Rate(row.DType)
+		if row.Kind.Product() && row.FLOPs()/row.Seconds > peak {
 			return t.wrong("%.3g FLOP/s for %q: more than %v times the peak of a %s",
 				row.FLOPs()/row.Seconds, fault.Shorten(row.Name), maxOfPeak, m.card.Key)
 		}
@@ -149,7 +150,7 @@ func (t Table) checkRates(m *Model) error {
 func (t Table) checkBandwidth(m *Model, p Profile) error {
 	rates := map[Kind][]float64{}
 	for _, row := range t.Kernels {
-		if !row.product() && row.Bytes() > uncached*m.card.L2 {
+		if !row.Kind.Product() && row.Bytes() > uncached*m.card.L2 {
 			rates[row.Kind] = append(rates[row.Kind], row.Bytes()/row.Seconds/m.card.Bandwidth)
 		}
 	}

@@ -101,10 +101,8 @@ func (o Operation) FLOPs() float64 {
 
 func (o Operation) launches() float64 { return float64(max(1, o.Kernels)) }
 
-// product reports whether it is bounded by arithmetic as well as by bytes.
-func (o Operation) product() bool { return o.Kind.Product() }
-
-// Product reports whether operations of a kind have batch, m, n and k.
+// Product reports whether operations of a kind have batch, m, n and k, and are bounded by
+// arithmetic as well as by bytes.
 func (k Kind) Product() bool { return k == GEMM || k == Convolution || k == Attention }
 
 // mostBytes and mostElements bound what one operation can be given: beyond every card.
@@ -113,7 +111,7 @@ const mostBytes, mostElements = 1e15, int64(1) << 40
 // Check refuses what no operation can be. Errors: InvalidArgument.
 func (o Operation) Check() error {
 	lowest := int64(0)
-	if o.product() {
+	if o.Kind.Product() {
 		lowest = 1
 	}
 	switch {
@@ -127,7 +125,7 @@ func (o Operation) Check() error {
 		return o.wrong("bytes written", o.Written)
 	case !(o.Times >= 0 && o.Times <= float64(mostElements)):
 		return o.wrong("times", o.Times)
-	case !o.product() && o.Bytes() == 0:
+	case !o.Kind.Product() && o.Bytes() == 0:
 		return o.wrong("bytes moved", 0)
 	}
 	for _, field := range [...]struct {

@@ -53,7 +53,7 @@ func (m *Model) Step(operations []Operation) (Step, error) {
 		}
 		span := step[o.Phase]
 		part := &span.Others
-		if o.product() {
+		if o.Kind.Product() {
 			part = &span.Products
 		}
 		*part = part.Plus(around(took, m.spreadOf(o)))
@@ -76,7 +76,7 @@ func (m *Model) dispatchOf(operations []Operation) profile.Range {
 
 // isHalf reports whether it is a product of 16 bits, which speech models have under autocast.
 func (o Operation) isHalf() bool {
-	return o.product() && (o.DType == Float16 || o.DType == BFloat16)
+	return o.Kind.Product() && (o.DType == Float16 || o.DType == BFloat16)
 }
 
 // around is a time with the bounds of its kind.
@@ -85,7 +85,6 @@ func around(seconds float64, s profile.Range) profile.Range {
 		High: seconds * max(s.High, 1)}
 }
 
-// widest holds both.
 func widest(s, t profile.Range) profile.Range {
 	return profile.Range{Low: min(s.Low, t.Low), Likely: 1, High: max(s.High, t.High)}
 }
@@ -101,7 +100,7 @@ func (m *Model) spreadOf(o Operation) profile.Range {
 		return transferSpread
 	}
 	spread := m.residuals.spreadOf(o)
-	if o.product() && (o.DType != Float32 || !m.measured && !m.card.sameChip) {
+	if o.Kind.Product() && (o.DType != Float32 || !m.measured && !m.card.sameChip) {
 		spread = widest(spread, fitted().Carried[o.table()])
 	}
 	return spread
@@ -131,7 +130,7 @@ func (f *Fit) spreadOf(o Operation) profile.Range {
 	switch {
 	case o.Kind == Convolution:
 		return f.Residuals["conv"]
-	case o.product():
+	case o.Kind.Product():
 		return f.Residuals[o.table()]
 	}
 	if class := o.class(); class != "" {
