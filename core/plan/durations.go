@@ -46,7 +46,11 @@ func readDurations(in Inputs, fixed float64) (a durations, err error) {
 	}
 	slices.Sort(a.sorted)
 	if in.Options.Streamed {
-		return a.bounded(streamBound(in, fixed))
+		bound := streamBound(in, fixed)
+		if a, err = a.upTo(bound); err == nil && a.sorted[len(a.sorted)-1] < bound {
+			a.sorted = append(a.sorted, bound) // which none was measured of
+		}
+		return a, err
 	}
 	if in.Options.MaxLengthS != nil {
 		if a, err = a.upTo(*in.Options.MaxLengthS); err != nil {
@@ -84,15 +88,6 @@ func streamBound(in Inputs, fixed float64) float64 {
 		return min(bound, fixed)
 	}
 	return bound
-}
-
-// bounded leaves out clips over a length, and adds one of that length if none was measured.
-func (a durations) bounded(seconds float64) (durations, error) {
-	a, err := a.upTo(seconds)
-	if err == nil && a.sorted[len(a.sorted)-1] < seconds {
-		a.sorted = append(a.sorted, seconds)
-	}
-	return a, err
 }
 
 // upTo leaves out clips over a length. Errors: EmptyDataset when none is left.

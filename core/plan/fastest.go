@@ -173,11 +173,9 @@ func (s *search) modelBytes() int64 {
 }
 
 func (s *search) explainBatches(d *draft, f evaluated, ranked []evaluated) {
-	const source = "by a traced step"
 	rows, longest, share := s.rows(), s.clips.longest(),
 		100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
-	d.because("per_device_train_batch_size", s.batchReason(d, f, ranked)+
-		fmt.Sprintf(" (%s)", source))
+	d.because("per_device_train_batch_size", s.batchReason(d, f, ranked)+" (by a traced step)")
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d",
 		s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), d.Effective()))
@@ -193,8 +191,8 @@ func (s *search) explainBatches(d *draft, f evaluated, ranked []evaluated) {
 		fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)",
 			s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
 	d.because("predicted_bytes",
-		fmt.Sprintf("%d × %s, the longest %s, %s: %.0f %% of what the plan may use",
-			d.MicroBatchSize, rows.Length(longest), rows.Nouns(), source, share))
+		fmt.Sprintf("%d × %s, the longest %s, by a traced step: %.0f %% of what the plan may use",
+			d.MicroBatchSize, rows.Length(longest), rows.Nouns(), share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned),
 		s.in.Options.SafetyMargin, s.pool.where()))
 	plain := f.oneSize(batching.Random)

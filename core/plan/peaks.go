@@ -25,10 +25,8 @@ func (s *search) partsOf(w candidate, p TracedPeak) []profile.Part {
 	if !s.sharded() {
 		return slices.Clone(p.Parts)
 	}
-	states, err := sharding.Of(s.shardingRequest(s.in.Options.Distributed, s.pool.count, w))
-	if err != nil {
-		return slices.Clone(p.Parts)
-	}
+	// the request is one that shardState asked already
+	states, _ := sharding.Of(s.shardingRequest(s.in.Options.Distributed, s.pool.count, w))
 	parts := []profile.Part{{Name: "parameters", Bytes: states.Parameters},
 		{Name: "gradients", Bytes: states.Gradients}, {Name: "optimizer", Bytes: states.Optimizer},
 		{Name: "buffers", Bytes: states.Buffers}}
