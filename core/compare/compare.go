@@ -316,27 +316,24 @@ func (row *Row) take(p *planner, m machine, c profile.Config) {
 
 func (row *Row) note(p *planner, m machine) {
 	capability := m.card.GPU().ComputeCapability
+	note := func(format string, args ...any) {
+		row.Notes = append(row.Notes, fmt.Sprintf(format, args...))
+	}
 	if row.Optimizer != p.Optimizer {
-		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of %s, with which it does not fit",
-			row.Optimizer, p.Optimizer))
+		note("%s instead of %s, with which it does not fit", row.Optimizer, p.Optimizer)
 	}
 	if row.Precision != cmp.Or(p.Precision, row.Precision) {
-		row.Notes = append(row.Notes,
-			fmt.Sprintf("%s instead of bf16, which compute capability %s lacks", row.Precision,
-				capability))
+		note("%s instead of bf16, which compute capability %s lacks", row.Precision, capability)
 	}
 	if row.Effective != p.TargetBatchSize {
-		row.Notes = append(row.Notes,
-			fmt.Sprintf("the effective batch is %d, not %d: %s share it evenly", row.Effective,
-				p.TargetBatchSize, fault.Plural(m.count, "GPU")))
+		note("the effective batch is %d, not %d: %s share it evenly", row.Effective,
+			p.TargetBatchSize, fault.Plural(m.count, "GPU"))
 	}
 	if row.RunHours == nil {
-		row.Notes = append(row.Notes,
-			"no published figures of the card, so that times are not known")
+		note("no published figures of the card, so that times are not known")
 	}
 	if strings.HasPrefix(capability, "3.") {
-		row.Notes = append(row.Notes, "current PyTorch no longer runs on compute capability "+
-			capability)
+		note("current PyTorch no longer runs on compute capability %s", capability)
 	}
 }
 

@@ -28,12 +28,10 @@ func (f evaluated) oneSize(order string) batches {
 // unguarded is the candidate that trains fastest by the Trainer alone, of those that it can switch
 // the model to: it turns checkpointing on and never off.
 func unguarded(ranked []evaluated) evaluated {
-	if !ranked[0].checkpointing.On() {
-		return fastestInOneSize(ranked, ranked[0].byTrainer().order)
-	}
-	return fastestInOneSize(slices.DeleteFunc(slices.Clone(ranked), func(f evaluated) bool {
-		return !f.checkpointing.On()
-	}), ranked[0].byTrainer().order)
+	switchable := slices.DeleteFunc(slices.Clone(ranked), func(f evaluated) bool {
+		return ranked[0].checkpointing.On() && !f.checkpointing.On()
+	})
+	return fastestInOneSize(switchable, ranked[0].byTrainer().order)
 }
 
 // fastestInOneSize is the fastest candidate in an order and one size, of those in the first one's

@@ -54,20 +54,17 @@ func (s *search) compareCards(w kernel.Work) (throughput, error) {
 	if c := s.in.Options.Calibration; c != nil {
 		p.calibration = &c.Calibration
 	}
-	shortest, seconds := 0.0, make([]float64, len(s.timers))
+	parts, seconds := make([]profile.StepParts, len(s.timers)), make([]float64, len(s.timers))
 	for i, timer := range s.timers {
-		parts, err := timer.Micro(w)
-		if err != nil {
+		var err error
+		if parts[i], err = timer.Micro(w); err != nil {
 			return throughput{}, err
 		}
-		seconds[i] = parts.Sum().Likely
-		if p.slowest == nil || seconds[i] > p.parts.Sum().Likely {
-			p.slowest, p.parts = timer, parts
-		}
-		if p.fastest == nil || seconds[i] < shortest {
-			p.fastest, shortest = timer, seconds[i]
-		}
+		seconds[i] = parts[i].Sum().Likely
 	}
+	slowest := slices.Index(seconds, slices.Max(seconds))
+	p.slowest, p.parts = s.timers[slowest], parts[slowest]
+	p.fastest = s.timers[slices.Index(seconds, slices.Min(seconds))]
 	p.paces = s.paces(seconds)
 	return p, nil
 }
