@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
@@ -15,13 +14,13 @@ from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMP
 from .._core.files import fingerprint, user_path
 from .._core.modules import checkpointing_depth, checkpoints, offloads_checkpoints
 from .._core.records import from_json
-from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
+from ..errors import InvalidArgumentError
 from ..predict import run_memory
 from ..trace.model import Model, can_trace
 from .estimate import EvaluationMemory, MemoryEstimate, PredictedRun, smaller_batch
 from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
 from .opened_trace import STEPS, OpenedTrace
-from .recordings import Recording, TraceCache, kernel_class
+from .recordings import Recording, is_current, kernel_class, open_recording, open_trace
 from .shape_traces import Point, ShapeTraces
 
 if TYPE_CHECKING:
@@ -121,11 +120,11 @@ class MemoryModel(OpenedTrace):
         model_key = None if source.identity is None else fingerprint(source.identity)
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
         cached = recording.key(model_key) if cache and model_key and loss is None else None
-        opened = _opened(recording, cached, progress)
+        opened = recording.opened(cached, progress)
 
         def record(shapes: tuple[Point, ...]) -> dict[str, Any]:
             further = dataclasses.replace(recording, points=shapes)
-            return _opened(further, cached and further.key(str(model_key)), progress)
+            return further.opened(cached and further.key(str(model_key)), progress)
 
         shapes = ShapeTraces(record, getattr(batch_fn, "real", lambda point: point))
         return cls(opened, settings, target, None if own else model_key, source.label, shapes)
@@ -148,13 +147,11 @@ class MemoryModel(OpenedTrace):
             InvalidArgumentError: A setting is out of its range.
             NotFoundError: The name of the GPU is unknown.
         """
-        from .recordings import find_recording, is_current
-
         if record or (record is None and can_trace() and not is_current()):
             return None
         wanted, target = MemorySettings(**settings), Target.find(gpu)
-        request = find_recording(name, wanted, kernel_class(target.capability))
-        return None if request is None else cls(native.call("memory.open", request), wanted, target, None, name)
+        opened = open_recording(name, wanted, kernel_class(target.capability))
+        return None if opened is None else cls(opened, wanted, target, None, name)
 
     @classmethod
     def load(
@@ -177,12 +174,11 @@ class MemoryModel(OpenedTrace):
             VersionMismatchError: The trace was recorded by another version of the package.
         """
         if isinstance(trace, str | os.PathLike):
-            request = {"path": str(user_path(trace, "trace").absolute())}
+            opened = native.call("memory.open", {"path": str(user_path(trace, "trace").absolute())})
         elif not hasattr(trace, "segments"):
             raise InvalidArgumentError(f"{trace!r} is not a trace", "pass a Trace, or the file that Trace.save wrote")
         else:
-            request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
-        opened = native.call("memory.open", request)
+            opened = open_trace(trace.to_bytes())
         return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu))
 
     def estimate(
@@ -246,7 +242,7 @@ class MemoryModel(OpenedTrace):
 
     def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
         request = {**question, "timeline": timeline, "modules": _MODULES}
-        answer = to_the_end("memory.simulate", request)
+        answer = _to_the_end(request)
         estimate = from_json(MemoryEstimate, _scaled(answer, self.factor, self.target.context_bytes))
         played = question if answer["out_of_memory"] is None else {**question, "limit_bytes": None}
         return dataclasses.replace(
@@ -300,28 +296,22 @@ class MemoryModel(OpenedTrace):
         return f"MemoryModel({self.name}, {self.settings.words()}, for {self.target.name or 'any GPU'}{state})"
 
 
-def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
+def open_model(
+    model: object, settings: MemorySettings, gpu: str | None, *, cache: bool = True, progress: bool = False
+) -> MemoryModel:
+    """Open the recording that comes with the package, an earlier one, or else a new one of a training step."""
+    source = Model.of(model, settings.freeze_feature_encoder)
+    shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
+    return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
+
+
+def _to_the_end(request: dict[str, Any]) -> dict[str, Any]:
     """Simulate; of a run that would stop, return where it would stop and the peaks of a GPU that is large enough."""
-    answer: dict[str, Any] = native.call(op, request)
+    answer: dict[str, Any] = native.call("memory.simulate", request)
     if answer["out_of_memory"] is None:
         return answer
-    unlimited = native.call(op, {**request, "limit_bytes": None})
+    unlimited = native.call("memory.simulate", {**request, "limit_bytes": None})
     return {**unlimited, "fits": False, "out_of_memory": answer["out_of_memory"]}
-
-
-def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, Any]:
-    return _cached(key) or dict(native.call("memory.open", recording.make(key, progress)))
-
-
-def _cached(key: str | None) -> dict[str, Any] | None:
-    """The opened trace of an earlier recording; None if there is none, or it cannot be read."""
-    path = None if key is None else TraceCache().find(key)
-    if path is None:
-        return None
-    try:
-        return dict(native.call("memory.open", {"path": str(path)}))
-    except (NotFoundError, CorruptFileError):  # another process removed it; a torn file is written again
-        return None
 
 
 def _scaled(answer: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:

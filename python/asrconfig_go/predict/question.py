@@ -15,9 +15,8 @@ from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMP
 from .._core.records import to_json
 from .._core.render import Record, Shown, gib
 from ..errors import AsrConfigError, UnsupportedError
-from ..trace.model import Model
 from .estimate import MemoryEstimate
-from .memory_model import MemoryModel
+from .memory_model import MemoryModel, open_model
 from .memory_settings import MemorySettings, Shape, Target
 from .model_profile import profile_model
 from .predict_records import PeakMoment, PhasePeak
@@ -127,13 +126,13 @@ def estimate_memory(
     shape, notes = Shape(batch, seconds, labels), list[str]()
 
     def changed(settings: MemorySettings) -> MemoryEstimate:
-        with _opened(model, settings, gpu, cache, progress) as memory:
+        with open_model(model, settings, gpu, cache=cache, progress=progress) as memory:
             return memory.estimate(batch, seconds, labels, timeline=0)
 
     if estimator != "published":
         try:
             # The trace stays open as long as the estimate, which can save a snapshot.
-            memory = _opened(model, settings, gpu, cache, progress)
+            memory = open_model(model, settings, gpu, cache=cache, progress=progress)
             estimate = memory.estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
             if estimate.fits is not False:
                 return estimate
@@ -146,12 +145,6 @@ def estimate_memory(
     if evaluation_batch is not None:
         notes.append("evaluation is estimated from traces only, not by 'published'")
     return dataclasses.replace(_published(model, shape, settings, Target.find(gpu)), warnings=tuple(notes))
-
-
-def _opened(model: object, settings: MemorySettings, gpu: str | None, cache: bool, progress: bool) -> MemoryModel:
-    source = Model.of(model, settings.freeze_feature_encoder)
-    shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
-    return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -215,7 +208,7 @@ def batch_table(
         NotFoundError: The name of the model or of the GPU is unknown.
         UnsupportedError: The step cannot be traced (``TraceError``), or torch is not installed.
     """
-    with _opened(model, MemorySettings(**settings), gpu, cache, progress) as memory:
+    with open_model(model, MemorySettings(**settings), gpu, cache=cache, progress=progress) as memory:
         lengths = _table_lengths(memory, seconds)
         shapes = [Shape(1, length, labels) for length in lengths]
         has_gpu = memory.target.limit_bytes is not None

@@ -23,12 +23,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from .._core import native
 from .._core.checks import checked
 from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
 from .._core.modules import VERSIONED, versions
 from .._core.output import ProgressBar, kind_of
-from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..trace.model import Model, can_trace
 from .memory_settings import MemorySettings
 
@@ -138,12 +139,21 @@ class Recording:
         except Exception as error:  # of the user's function: recording raises it, too, with a clearer message
             return named(error)
 
+    def opened(self, key: str | None, progress: bool) -> dict[str, Any]:
+        """Open the trace that the cache has under ``key``, else record it."""
+        path = None if key is None else TraceCache().find(key)
+        if path is not None:
+            # Another process may have removed it; a torn file is written again.
+            with contextlib.suppress(NotFoundError, CorruptFileError):
+                return dict(native.call("memory.open", {"path": str(path)}))
+        return self.make(key, progress)
+
     def make(self, key: str | None, progress: bool) -> dict[str, Any]:
-        """Record, keep the trace under ``key``, and return the request that opens it."""
+        """Record, keep the trace under ``key``, and open it."""
         data = self.trace(progress).to_bytes()
         if key is not None:
             TraceCache().store(key, data)
-        return {"trace": base64.b64encode(data).decode()}
+        return open_trace(data)
 
     def trace(self, progress: bool = False) -> Trace:
         """Record."""
@@ -182,6 +192,11 @@ class Recording:
         from ..trace.made_up_batches import SpeechBatches
 
         return batch_fn if isinstance(batch_fn, SpeechBatches) else SpeechBatches(batch_fn, self.length_per_second)
+
+
+def open_trace(data: bytes) -> dict[str, Any]:
+    """Open the content of a trace's file."""
+    return dict(native.call("memory.open", {"trace": base64.b64encode(data).decode()}))
 
 
 def kernel_class(capability: tuple[int, int]) -> int:
@@ -227,8 +242,8 @@ def is_current() -> bool:
     return all(installed.get(name) == version for name, version in _index()["versions"].items())
 
 
-def find_recording(name: str, settings: MemorySettings, kernels: int) -> dict[str, Any] | None:
-    """The request that opens the recording of a known model; None where there is none with these settings."""
+def open_recording(name: str, settings: MemorySettings, kernels: int) -> dict[str, Any] | None:
+    """Open the recording of a known model; None where there is none with these settings."""
     file, wanted = _index()["files"].get(name), RecordedSettings.of(settings, kernels)
     if file is None or wanted is None:
         return None
@@ -236,8 +251,7 @@ def find_recording(name: str, settings: MemorySettings, kernels: int) -> dict[st
     for document in header:
         if RecordedSettings(*document["settings"]) == wanted:
             body = _absolute(json.loads(content[document["begin"] : document["end"]]))
-            trace = gzip.compress(json.dumps(body, separators=(",", ":")).encode(), compresslevel=1)
-            return {"trace": base64.b64encode(trace).decode()}
+            return open_trace(gzip.compress(json.dumps(body, separators=(",", ":")).encode(), compresslevel=1))
     return None
 
 

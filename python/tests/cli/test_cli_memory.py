@@ -12,7 +12,7 @@ import pytest
 from asrconfig_go.__main__ import main
 from asrconfig_go._core import native
 from asrconfig_go.errors import UnsupportedError
-from asrconfig_go.predict.recordings import Recording
+from asrconfig_go.predict.recordings import Recording, open_trace
 from memory_fakes import CONTEXT, FakeLibrary
 
 QUESTION = ["memory", "--model", "xls-r-300m", "--batch", "8", "--seconds", "10"]
@@ -23,7 +23,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recording]
     made: list[Recording] = []
     monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(native, "call", FakeLibrary())
-    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or open_trace(b""))  # type: ignore[func-returns-value]
     return made
 
 

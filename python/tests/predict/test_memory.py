@@ -31,7 +31,7 @@ from asrconfig_go.predict.memory_settings import (
     store_calibration,
 )
 from asrconfig_go.predict.question import EstimatorWarning, changes_that_fit, estimate_memory
-from asrconfig_go.predict.recordings import Recording
+from asrconfig_go.predict.recordings import Recording, open_trace
 from memory_fakes import CONTEXT, MIB, PER_SECOND, RESERVED, STATIC, FakeLibrary
 
 STATIC_BYTES = sum(STATIC.values())
@@ -59,7 +59,7 @@ def traced(library: FakeLibrary) -> Iterator[MemoryModel]:
 def recorded(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> list[Recording]:
     """Recordings that were asked for; none is made."""
     made: list[Recording] = []
-    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or open_trace(b""))  # type: ignore[func-returns-value]
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import multiprocessing
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go._core import native
 from asrconfig_go._core.files import cache_folder, fingerprint
 from asrconfig_go.predict import MemoryModel
 from asrconfig_go.predict.memory_settings import MemorySettings, Target
@@ -24,8 +22,9 @@ from asrconfig_go.predict.recordings import (
     RecordedSettings,
     TraceCache,
     code_versions,
-    find_recording,
     is_current,
+    open_recording,
+    open_trace,
     recorded_models,
 )
 from locations import REPOSITORY
@@ -44,11 +43,11 @@ def test_recordings_are_small_and_of_known_models() -> None:
 
 def test_what_no_recording_has_is_none() -> None:
     settings = MemorySettings("fp16")
-    assert find_recording("facebook/wav2vec2-base", settings, 7) is not None
-    assert find_recording("facebook/wav2vec2-base", settings, 8) is None, "bfloat16 suits those cards"
-    assert find_recording("someone/model", settings, 7) is None
+    assert open_recording("facebook/wav2vec2-base", settings, 7) is not None
+    assert open_recording("facebook/wav2vec2-base", settings, 8) is None, "bfloat16 suits those cards"
+    assert open_recording("someone/model", settings, 7) is None
     for other in ({"lora_rank": 8}, {"optimizer": "sgd"}, {"freeze_feature_encoder": True}):
-        assert find_recording("facebook/wav2vec2-base", MemorySettings("fp16", **other), 7) is None
+        assert open_recording("facebook/wav2vec2-base", MemorySettings("fp16", **other), 7) is None
 
 
 def _is_recorded_with_these_versions() -> bool:
@@ -77,16 +76,16 @@ def test_recordings_are_what_a_step_shows_now(name: str, subset: slice) -> None:
         pytest.skip("recorded with other versions of torch or transformers")
     for settings, capability in SETTINGS[subset]:
         wanted = MemorySettings(settings.precision, settings.gradient_checkpointing, accumulation=3)
-        recording = find_recording(name, wanted, settings.kernels)
+        recording = open_recording(name, wanted, settings.kernels)
         assert recording is not None
         fresh = gzip.compress(json.dumps(recorded(name, settings, capability)).encode(), compresslevel=1)
-        answers = [_answers(request, wanted) for request in (recording, {"trace": base64.b64encode(fresh).decode()})]
+        answers = [_answers(opened, wanted) for opened in (recording, open_trace(fresh))]
         assert answers[0] == answers[1], f"run build/record_models.py: {name}, {settings}"
 
 
-def _answers(request: dict[str, Any], wanted: MemorySettings) -> list[Any]:
+def _answers(opened: dict[str, Any], wanted: MemorySettings) -> list[Any]:
     """The memory of steps at some shapes, to the byte, and what they run."""
-    with MemoryModel(native.call("memory.open", request), wanted, Target.find("T4")) as memory:
+    with MemoryModel(opened, wanted, Target.find("T4")) as memory:
         shapes = [(1, 1.0), (3, 2.5), (8, 4.0)]
         return [(memory.estimate(*shape, timeline=0), memory.work(*shape)) for shape in shapes]
 

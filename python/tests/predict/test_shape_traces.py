@@ -77,13 +77,13 @@ def reserved(model: torch.nn.Module, *shape: Any) -> int:
 def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The points of each recording that is made."""
     made: list[Any] = []
-    make: Callable[..., Any] = Recording.make
+    trace: Callable[..., Any] = Recording.trace
 
     def noting(self: Recording, *args: Any) -> Any:
         made.append(self.points)
-        return make(self, *args)
+        return trace(self, *args)
 
-    monkeypatch.setattr(Recording, "make", noting)
+    monkeypatch.setattr(Recording, "trace", noting)
     return made
 
 
