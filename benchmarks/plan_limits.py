@@ -34,7 +34,7 @@ from batching import heavy_tailed, log_normal
 import asrconfig_go as ac
 from asrconfig_go._core.declared import OVERHEAD_S
 from asrconfig_go.predict import memory_table
-from asrconfig_go.predict.opened_trace import fits_in
+from asrconfig_go.predict.length_table import fits_in
 
 MARGIN = 0.85
 FEWEST = 1e6  # seconds of audio that a micro-batch is said to cost, so that as few as can be are made

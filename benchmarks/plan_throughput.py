@@ -63,8 +63,8 @@ from cpu_training import (
 
 import asrconfig_go as ac
 from asrconfig_go.predict import HardwareProfile
+from asrconfig_go.predict.length_table import Table, fits_in
 from asrconfig_go.predict.memory_settings import Shape
-from asrconfig_go.predict.opened_trace import Table, fits_in
 
 RATE, STEP, PUBLISHED, LONGEST_S = 16_000, 32, 4, 12.0
 MARGIN, PROCESS_BYTES = 0.85, 1_000_000_000  # what a plan for a CPU leaves to the process itself

@@ -17,11 +17,11 @@ from pathlib import Path
 import figures
 
 import asrconfig_go as ac
+from asrconfig_go._core import native
 from asrconfig_go._core.training_session import REPLACED
 from asrconfig_go.plan import gpu_prices, published_scenarios
 from asrconfig_go.plan.gpu_comparison import GPUPlan
 from asrconfig_go.plan.plan_records import HandCase, HandSettings, Origin, Range
-from asrconfig_go.predict.hardware import catalogue
 
 TABLES_PAGE = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_tables.md"
 GUARD_PAGE = Path(__file__).resolve().with_name("guard.md")
@@ -92,7 +92,7 @@ def lengths(gpus: Sequence[str] = GPUS) -> str:
 
 
 def cards() -> str:
-    entries = {entry["key"]: entry for entry in catalogue()}
+    entries = {entry["key"]: entry for entry in native.call("hardware.catalogue")}
     rows = []
     for gpu in GPUS:
         card = entries[gpu]

@@ -65,33 +65,6 @@ class InputUnit:
         return rate if self.fixed is None else f"each of {self.seconds(0):g} s, {rate}"
 
 
-def input_length(
-    seconds: float,
-    per_second: float,
-    *,
-    fixed: int | None,
-    longest: int | None,
-    truncates: bool,
-    row_kind: RowKind,
-    model: str,
-) -> int:
-    """The length of a batch whose longest row lasts ``seconds``, in samples, frames or tokens, as ``model`` takes it.
-
-    ``fixed`` is what all rows are padded to, ``longest`` what the model's positions allow; a longer row is cut where
-    the model ``truncates``, else it is refused.
-    """
-    length, allowed = math.ceil(seconds * per_second - 1e-6), fixed or longest
-    if allowed and length > allowed and not truncates:
-        words = WORDS[row_kind]
-        limit, actual = words.length(allowed / per_second), words.length(length / per_second)
-        counted = "" if row_kind == "texts" else f": {length} samples or frames, not {allowed}"
-        raise InvalidArgumentError(
-            f"{words.content} of {actual} is longer than the {limit} that {model} takes{counted}",
-            "split clips, truncate texts, or choose a model without fixed positions",
-        )
-    return fixed or min(length, longest or length)
-
-
 class UnsplittableBatchError(InvalidArgumentError):
     """A batch has entries that do not belong to its clips one by one."""
 

@@ -26,7 +26,8 @@ from ..audio.collators import readable
 from ..config import TrainingConfig
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..optimal import create_optimal_config
-from ..plan.training_arguments import arguments_of, named
+from ..plan.argument_names import named
+from ..plan.training_arguments import arguments_of
 from ..predict.hardware import HardwareProfile
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting

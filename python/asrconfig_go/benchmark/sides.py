@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import at_least
 from ..config import TrainingConfig
-from ..plan.training_arguments import arguments_of, named
+from ..plan.argument_names import named
+from ..plan.training_arguments import arguments_of
 from .measurements import Block, Spread, Turn
 
 if TYPE_CHECKING:

@@ -144,8 +144,8 @@ def add_memory(commands: Commands) -> None:
 
 
 def _memory(arguments: argparse.Namespace) -> int:
-    from ..predict.estimate import snapshot_path
     from ..predict.question import EstimatorWarning, estimate_memory
+    from ..predict.snapshot import snapshot_path
 
     if arguments.batch is None:
         return _batch_table(arguments)

@@ -15,7 +15,7 @@ from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.out_of_memory import add_note, classify, first_line, free_memory, remove_traceback
 from .._core.output import logger
 from ..errors import InfeasiblePlanError, InvalidArgumentError
-from ..predict.opened_trace import GRID_S
+from ..predict.length_table import GRID_S
 from ..predict.shape_traces import by_formulas
 from .training_report import GuardEvent
 
@@ -163,8 +163,9 @@ def traced_for(
     next. With ``whole_steps`` the Trainer gets each optimizer step as one batch; otherwise it holds the inputs of all
     micro-batches that it accumulates. ``batch_fn`` made the batches of the plan, if there was one.
     """
-    from ..predict.memory_model import MemoryModel, training_settings
+    from ..predict.memory_model import MemoryModel
     from ..predict.memory_settings import allocator_in_force
+    from ..predict.trainer_settings import training_settings
 
     settings = training_settings(trainer.args, trainer.model)
     traced = TRACED_MICRO_BATCHES

@@ -26,7 +26,7 @@ from .._core.out_of_memory import is_gpu_oom
 from .._core.output import logger
 from .._core.render import plural
 from ..errors import AsrConfigError
-from ..predict.estimate import PROTOCOL, SUFFIX, modules_around
+from ..predict.snapshot import PROTOCOL, SUFFIX, modules_around
 from .training_report import PREFIX
 
 if TYPE_CHECKING:

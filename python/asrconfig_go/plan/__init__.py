@@ -36,7 +36,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         ),
         "planner": ("NotTracedWarning",),
         "selection": ("Selection", "select_clips"),
-        "time_estimates": ("estimate_run_time", "estimate_step_time", "find_step_calibration"),
+        "step_calibrations": ("find_step_calibration",),
+        "time_estimates": ("estimate_run_time", "estimate_step_time"),
         "training_arguments": ("UnsupportedSettingWarning",),
     },
 )

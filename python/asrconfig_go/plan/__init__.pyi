@@ -54,9 +54,6 @@ from .plan_records import (
 )
 from .planner import NotTracedWarning as NotTracedWarning
 from .selection import Selection as Selection, select_clips as select_clips
-from .time_estimates import (
-    estimate_run_time as estimate_run_time,
-    estimate_step_time as estimate_step_time,
-    find_step_calibration as find_step_calibration,
-)
+from .step_calibrations import find_step_calibration as find_step_calibration
+from .time_estimates import estimate_run_time as estimate_run_time, estimate_step_time as estimate_step_time
 from .training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning

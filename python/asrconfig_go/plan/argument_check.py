@@ -14,7 +14,7 @@ from .._core.modules import has_any_depth
 from .._core.render import gib
 from ..errors import AsrConfigError
 from ..predict.memory_settings import allocator_in_force, parse_alloc_conf
-from .plan_record import PlanRecord
+from .plan_record import BATCH_FIELDS, PlanRecord
 from .training_arguments import REPORTED
 
 if TYPE_CHECKING:
@@ -24,18 +24,14 @@ if TYPE_CHECKING:
     from ..predict.estimate import MemoryEstimate
 
 
-BATCH_FIELDS: tuple[str, ...] = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # Trainer's default before version 5 and since: the same memory
 _PLANNED_ARGUMENTS = "config.to_training_arguments(output_dir)"
 
 
 class Difference(NamedTuple):
-    """A setting of the Trainer that differs from the plan.
+    """A setting of the Trainer that differs from the plan: what is set instead of what, in fields of the plan.
 
-    Attributes:
-        words: What is set instead of what.
-        remedy: The argument to pass, as code; empty where no argument sets it.
-        fields: The names of the plan's fields that differ.
+    ``remedy`` is the argument to pass, as code; empty where no argument sets it.
     """
 
     words: str
@@ -47,10 +43,8 @@ class Difference(NamedTuple):
 class PlannedTraining:
     """A plan, and the training that it was made for.
 
-    Attributes:
-        config: The plan.
-        longest_s: The length of the longest clip in seconds; None where the dataset was not measured.
-        batch_fn: Makes batches for the trace of a model whose inputs are not known.
+    ``longest_s`` is None where the dataset was not measured; ``batch_fn`` makes batches for the trace of a model whose
+    inputs are not known.
     """
 
     config: PlanRecord
@@ -58,18 +52,10 @@ class PlannedTraining:
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
 
     def check(self, args: TrainingArguments, model: torch.nn.Module, splits: bool = False) -> str:
-        """Describe how a Trainer's arguments differ from the plan, with their predicted memory.
+        """One sentence on how a Trainer's arguments differ from the plan, with predicted memory and a remedy, or "".
 
         ``to_training_arguments`` has reported some differences already. They are repeated only where the training does
-        not fit, and no guard splits its batches.
-
-        Args:
-            args: The Trainer's arguments.
-            model: The model that is trained.
-            splits: Whether a guard splits batches that do not fit.
-
-        Returns:
-            One sentence with a remedy; "" for no difference that is worth a report.
+        not fit, and no guard ``splits`` its batches.
         """
         unsupported, overridden = getattr(args, REPORTED, ((), ()))
         # Made for another machine: what its GPU supports and this machine does not is no difference.
@@ -100,7 +86,8 @@ class PlannedTraining:
 
         ``planned_precision``: predict the plan's precision, which only this machine cannot train in.
         """
-        from ..predict.memory_model import MemoryModel, training_settings
+        from ..predict.memory_model import MemoryModel
+        from ..predict.trainer_settings import training_settings
 
         config, seconds = self.config, self.longest_trained_s()
         if seconds is None or not config.gpu_name or config.distributed not in ("none", "ddp"):
@@ -127,17 +114,8 @@ class PlannedTraining:
 
 
 def differences(config: PlanRecord, args: TrainingArguments, model: torch.nn.Module) -> list[Difference]:
-    """Compare a Trainer's arguments with the plan.
-
-    Args:
-        config: The plan.
-        args: The Trainer's arguments.
-        model: The model that is trained.
-
-    Returns:
-        The differences in precision, checkpointing, optimizer, batch and allocator.
-    """
-    from ..predict.memory_model import training_settings
+    """The differences in precision, checkpointing, optimizer, batch and allocator."""
+    from ..predict.trainer_settings import training_settings
 
     settings = training_settings(args, model)
     return [

@@ -8,30 +8,27 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._core import native
-from .._core.batches import TOKENS_PER_SECOND
 from .._core.checks import check_keywords, checked
-from .._core.declared import LengthHandling, Optimizer, Precision, RowKind
-from .._core.defaults import EPOCHS, MEAN_S, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE, TOKENS
+from .._core.declared import LengthHandling, Optimizer, Precision
+from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.files import read_json
 from .._core.modules import can_offload_checkpoints, has_any_depth
 from .._core.records import from_json, to_json
 from .._core.render import Shown
-from ..data.scan_rows import examples_of
-from ..data.source import open_source
 from ..errors import InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
 from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile
 from ..predict.model_profile import ModelProfile, profile_model
-from ..trace.model import Model
-from .plan_options import EvaluationOptions, EvaluationSettings
+from .compared_rows import read_rows
+from .plan_options import EvaluationSettings
 from .plan_records import ComparisonRecord, GPUPlanRecord, Price, StepCalibration
 from .planner import Tracer
-from .time_estimates import known_calibrations
+from .step_calibrations import known_calibrations
 from .traced_answers import Answer
 
 if TYPE_CHECKING:
@@ -153,7 +150,7 @@ def compare_gpus(
         ('T4', 'L4')
     """
     counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
-    rows, collated = _read_rows(
+    rows, collated = read_rows(
         dataset, model, collator,
         hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
     )  # fmt: skip
@@ -182,37 +179,27 @@ class CompareSettings(EvaluationSettings, total=False):
     gpu_profile: str | os.PathLike[str] | None
 
 
-@dataclass(frozen=True)
-class CompareOptions(EvaluationOptions):
-    """The options of ``compare_gpus``, with their defaults; see there."""
+_DEFAULTS: CompareSettings = {
+    "target_batch_size": TARGET_BATCH_SIZE, "epochs": EPOCHS, "optimizer": OPTIMIZER, "lora_rank": 0,
+    "safety_margin": SAFETY_MARGIN,
+}  # fmt: skip
 
-    target_batch_size: int = TARGET_BATCH_SIZE
-    epochs: float = EPOCHS
-    precision: Precision | None = None
-    optimizer: Optimizer = OPTIMIZER
-    lora_rank: int = 0
-    length_handling: LengthHandling | None = None
-    safety_margin: float = SAFETY_MARGIN
-    loader_rate: float | None = None
-    workers: int | None = None
-    calibrations: Mapping[str, StepCalibration] | None = None
-    gpu_profile: str | os.PathLike[str] | None = None
 
-    def request(self) -> dict[str, Any]:
-        """Return the request to the library; raise ``InvalidArgumentError`` for a value of the wrong type."""
-        hints = get_type_hints(type(self))
-        calibrations = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
-        for name, calibration in calibrations.items():
-            checked(f"calibrations[{name!r}]", calibration, StepCalibration)
-        request: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in calibrations.items()}}
-        for field in fields(self):
-            if field.name not in ("calibrations", "gpu_profile"):
-                value = checked(field.name, getattr(self, field.name), hints[field.name])
-                request |= {} if value is None else {field.name: value}
-        for name in ("target_batch_size", "epochs", "safety_margin"):
-            if not request[name]:  # zero would mean the default in the library
-                raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "pass a number above 0")
-        return request | {"num_train_epochs": request.pop("epochs")}
+def _given(options: CompareSettings) -> dict[str, Any]:
+    """The options that are not None by the library's names, with defaults; raise an error for one of the wrong type."""
+    check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
+    hints = get_type_hints(CompareSettings)
+    given: dict[str, Any] = {}
+    for name, value in {**_DEFAULTS, **options}.items():
+        # A table of kernels is checked when it is read.
+        value = value if name == "gpu_profile" else checked(name, value, hints[name])
+        given |= {} if value is None else {name: value}
+    for name, calibration in given.get("calibrations", {}).items():
+        checked(f"calibrations[{name!r}]", calibration, StepCalibration)
+    for name in ("target_batch_size", "epochs", "safety_margin"):
+        if not given[name]:  # zero would mean the default in the library
+            raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "pass a number above 0")
+    return given | {"num_train_epochs": given.pop("epochs")}
 
 
 def compare_described(
@@ -229,37 +216,32 @@ def compare_described(
 ) -> Comparison:
     """Compare GPUs for a model that was counted: see ``compare_gpus``.
 
-    Args:
-        model: The profile of the model.
-        tracer: Traces the model.
-        data: The rows, as ``timing.compare`` takes them.
-        gpus: Names of the catalogue; None for the whole catalogue.
-        prices: Dollars per hour and GPU by name, or a JSON file of them.
-        measured: What is known of the hardware around the GPUs, the loader and the loss, by the names of the request.
-        durations: The seconds of every clip of a profile; None where they are unknown.
-        scenario: One of ``timing.scenarios``, or an empty mapping, to compare with settings by hand, too.
-        options: Options of ``compare_gpus``.
-
-    Returns:
-        The plan on each GPU.
+    ``data`` are the rows as ``timing.compare`` takes them, ``measured`` what is known of the hardware around the GPUs,
+    the loader and the loss, ``durations`` the seconds of every clip of a profile, where they are known, and
+    ``scenario`` one of ``timing.scenarios``, or an empty mapping, to compare with settings by hand, too.
     """
-    check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
-    settings = CompareOptions(**options)
-    kernels = known_kernel_profiles()
-    trained = known_calibrations(model, settings.precision, settings.lora_rank) if settings.calibrations is None else {}
-    if settings.gpu_profile is not None:  # which earlier trainings do not stand in the way of
-        named = read_kernel_profile(settings.gpu_profile)
+    settings, kernels = _given(options), known_kernel_profiles()
+    trained: dict[str, StepCalibration] = {}
+    if "calibrations" not in settings:
+        trained = known_calibrations(model, settings.get("precision"), settings["lora_rank"])
+    if (file := settings.pop("gpu_profile", None)) is not None:  # which earlier trainings do not stand in the way of
+        named = read_kernel_profile(file)
         kernels.insert(0, named)
         trained.pop(HardwareProfile.detect(named["gpu"]).gpu_name, None)
-    if settings.calibrations is None:
-        settings = replace(settings, calibrations=trained)
-    request = {**settings.request(), "kernel_profiles": kernels}
-    request |= {
-        "any_depth": tracer.records and has_any_depth(), "can_offload": tracer.records and can_offload_checkpoints()
-    }  # fmt: skip
-    request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices), "data": data}
+    calibrations = settings.pop("calibrations", trained)
+    request = {
+        **(measured or {}),
+        **settings,
+        "calibrations": {name: to_json(calibration) for name, calibration in calibrations.items()},
+        "kernel_profiles": kernels,
+        "any_depth": tracer.records and has_any_depth(),
+        "can_offload": tracer.records and can_offload_checkpoints(),
+        "model": to_json(model),
+        "gpus": _names(gpus),
+        "prices": _prices(prices),
+        "data": data,
+    }
     request |= {} if scenario is None else {"by_hand": dict(scenario)}
-    request = {**(measured or {}), **request}
     return from_json(Comparison, _compared(request, durations, tracer))
 
 
@@ -314,65 +296,3 @@ def _prices(prices: Prices | None) -> dict[str, float]:
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidArgumentError(f"prices = {prices!r:.80} are not prices: {error}", hint) from error
     return {str(name): checked(f"the price of {name}", hour, float) for name, hour in rows.items()}
-
-
-def _read_rows(
-    dataset: object,
-    model: object,
-    collator: Callable[[list[Any]], Any] | None,
-    *,
-    hours: float | None,
-    mean_s: float | None,
-    max_s: float | None,
-    texts: int | None,
-    mean_tokens: int | None,
-    max_tokens: int | None,
-) -> tuple[dict[str, Any], BatchFunction | None]:
-    """The rows as ``timing.compare`` takes them, and the batches of a collator, if there is one.
-
-    Raises ``InvalidArgumentError`` where neither a dataset nor an amount is given.
-    """
-    if open_source(dataset).kind == "profile":
-        return {"profile": to_json(dataset)}, None
-    if dataset is not None:
-        return _measured_rows(dataset, model, collator)
-    if texts is not None:
-        return _assumed_texts(texts, mean_tokens, max_tokens), None
-    if hours is not None:
-        return _assumed_clips(hours, mean_s, max_s, Model.of(model).row_kind), None
-    raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
-
-
-def _measured_rows(
-    dataset: object, model: object, collator: Callable[[list[Any]], Any] | None
-) -> tuple[dict[str, Any], BatchFunction | None]:
-    from ..data.scan import scan_audio
-    from ..data.splits import trained_part
-
-    source = trained_part(dataset)
-    examples = examples_of(source.data, collator, model)
-    scanned = scan_audio(source, clips=examples is not None, model=model, collator=examples)
-    durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")
-    return {"profile": to_json(scanned.profile)}, None if examples is None else examples.batches(durations)
-
-
-def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind: RowKind) -> dict[str, Any]:
-    mean_s = MEAN_S if mean_s is None else checked("mean_s", mean_s, float)
-    max_s = 3 * mean_s if max_s is None else max_s
-    for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
-        if not checked(name, value, float) > 0:
-            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "pass hours of audio, and seconds")
-    return _made_up(max(1, round(hours * 3600 / mean_s)), mean_s, max_s, kind)
-
-
-def _assumed_texts(texts: int, mean_tokens: int | None, max_tokens: int | None) -> dict[str, Any]:
-    longest = TOKENS if max_tokens is None else max_tokens
-    mean = longest if mean_tokens is None else mean_tokens
-    for name, value in {"texts": texts, "mean_tokens": mean, "max_tokens": longest}.items():
-        if checked(name, value, int) < 1:
-            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "pass how many texts, and tokens of each")
-    return _made_up(texts, mean / TOKENS_PER_SECOND, longest / TOKENS_PER_SECOND, "texts")
-
-
-def _made_up(rows: int, mean_s: float, max_s: float, kind: RowKind) -> dict[str, Any]:
-    return {"clips": rows, "mean_s": float(mean_s), "max_s": float(max_s), "row_kind": kind}

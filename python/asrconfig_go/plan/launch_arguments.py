@@ -12,9 +12,9 @@ from .._core.checks import checked
 from .._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET, REDUCE_BUCKET, Strategy
 from .._core.modules import find_unused_parameters
 from ..errors import InvalidArgumentError
-from .plan_record import RECOMPUTING, PlanRecord
+from .argument_names import default_class
+from .plan_record import BATCH_FIELDS, RECOMPUTING, PlanRecord
 from .plan_records import Decision
-from .training_arguments import default_class
 
 if TYPE_CHECKING:
     import torch
@@ -295,7 +295,7 @@ def trainer_arguments(
     settled, alone = for_strategy(config, strategy), config.without_guard()
     settings: dict[str, Any] = {
         name: getattr(settled, name)
-        for name in ("per_device_train_batch_size", "gradient_accumulation_steps")
+        for name in BATCH_FIELDS
         if settled.distributed in SHARDED and getattr(settled, name) != getattr(alone, name)
     }
     if not settled.gpu_name and settled.device_count > 1:

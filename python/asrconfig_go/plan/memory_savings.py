@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
@@ -17,10 +17,10 @@ from .._core.render import Shown, gib
 from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, NotFoundError
 from ..predict.hardware import HardwareProfile, check_margin
 from ..predict.memory_model import MemoryModel
-from ..predict.memory_settings import MemorySettings
 from ..predict.model_profile import ModelProfile, known_models, profile_model
 from ..predict.recordings import recorded_models
 from .model_preparation import ARGUMENT, cut_labels, freeze, keeps_logits
+from .plan_record import RECOMPUTING, PlanRecord
 from .plan_records import Alternative, Remedy
 from .time_estimates import usual_precision
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from ..trace.made_up_batches import BatchFunction, Point, SpeechBatches
-    from .plan_record import PlanRecord
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,10 @@ def add_savings(model: torch.nn.Module, batches: Any, plan: PlanRecord, gpu: str
     is added. ``new_rank`` is the rank of adapters that the model does not have yet.
     """
     size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
-    settings = MemorySettings(
-        plan.precision, plan.gradient_checkpointing, plan.optimizer, TRACED_MICRO_BATCHES, plan.freeze_feature_encoder,
-        every_n_layers=plan.every_n_layers, offload_checkpoints=plan.offload_checkpoints, lora_rank=new_rank,
-    )  # fmt: skip
-    savings = _traced(model, batches, {**asdict(settings), "gpu": gpu, "devices": plan.device_count}, size)
+    names = ("precision", "optimizer", "freeze_feature_encoder", *RECOMPUTING)
+    settings = {name: getattr(plan, name) for name in names} | {"accumulation": TRACED_MICRO_BATCHES}
+    settings |= {"lora_rank": new_rank, "gpu": gpu, "devices": plan.device_count}
+    savings = _traced(model, batches, settings, size)
     object.__setattr__(plan, "alternatives", (*plan.alternatives, *savings))
 
 
@@ -81,7 +79,6 @@ def _traced(model: torch.nn.Module, batches: Any, settings: dict[str, Any], size
 
 
 def _savings(model: torch.nn.Module, batches: SpeechBatches, point: Point) -> Iterator[Saving]:
-
     if keeps_logits(model) and ARGUMENT not in (batch := batches(*point)) and ARGUMENT in cut_labels(batch):
         yield Saving(
             "logits of the text alone", "collator = text_logits_only(collator, model)",
@@ -114,15 +111,14 @@ def _trains(norm: torch.nn.Module) -> bool:
 
 @contextlib.contextmanager
 def _eval(part: torch.nn.Module) -> Iterator[None]:
+    from ..predict.probe import modes_kept
 
-    modes = [(module, module.training) for module in part.modules()]
-    freeze(part)
-    try:
-        yield
-    finally:
-        del part.train
-        for module, mode in modes:
-            module.training = mode
+    with modes_kept(part):
+        freeze(part)
+        try:
+            yield
+        finally:
+            del part.train
 
 
 def _peak(model: torch.nn.Module, batches: Any, settings: dict[str, Any], point: Point, batch: BatchFunction) -> int:
@@ -250,7 +246,7 @@ def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budg
             if recording is None:
                 continue
             with recording as memory:
-                fixed = memory.about.get("fixed_length")
+                fixed = memory.fixed_length
                 longest = min(seconds, fixed / memory.length_per_second) if fixed else seconds
                 peaks[file] = memory.estimate(1, longest, timeline=0).peak_device or 0
         yield _ways(name, profile_model(name), peaks[file], budget)

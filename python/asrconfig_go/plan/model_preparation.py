@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # What transformers 5.23 calls settings of checkpointing: the plan's name, and its value without them.
 _LACKING = {"every_n_layers": ("every_n_layers", "1"), "offload": ("offload_checkpoints", "False")}
-# transformers 5 renames it; both are there for a while, and the older name then warns.
 ARGUMENT = "logits_to_keep"  # of forward, in transformers
 _IGNORED = -100
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 PREDICTED_FOR = frozenset(get_args(PredictedFor))
 """Predicted memory or times no longer hold once one of these is overridden."""
 _BATCH, _STEPS, _RATE = "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"
-_OF_A_STEP = (_BATCH, _STEPS, "device_count")
+BATCH_FIELDS: tuple[str, ...] = (_BATCH, _STEPS)
+_OF_A_STEP = (*BATCH_FIELDS, "device_count")
 RECOMPUTING = ("gradient_checkpointing", "every_n_layers", "offload_checkpoints")
 """Which layers are computed again."""
 _MAX_STEPS = 65_536
@@ -161,7 +162,7 @@ class PlanRecord(ConfigRecord):
             self.overrides.chosen.add(name)
             if self.unguarded is not None and name in PREDICTED_FOR and value != getattr(self, name):
                 changed = {name: value, **followed}
-                step = {key: changed.get(key, getattr(self, key)) for key in (_BATCH, _STEPS)}
+                step = {key: changed.get(key, getattr(self, key)) for key in BATCH_FIELDS}
                 # Other settings than the batch may need another one there.
                 followed["unguarded"] = dataclasses.replace(self.unguarded, **step) if name in step else None
             vars(self).update(followed)
@@ -178,7 +179,7 @@ class PlanRecord(ConfigRecord):
         """
         alone = copy.copy(self)
         if self.unguarded is not None:
-            names = (_BATCH, _STEPS, "micro_batch_size", *RECOMPUTING)
+            names = (*BATCH_FIELDS, "micro_batch_size", *RECOMPUTING)
             vars(alone).update({name: getattr(self.unguarded, name) for name in names}, unguarded=None)
         return alone
 

@@ -22,14 +22,14 @@ from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.files import cache_folder, fingerprint
 from .._core.records import to_json
 from ..errors import AsrConfigError, UnsupportedError
-from ..predict.hardware import HardwareProfile, catalogue, free_shared_memory, known_kernel_profiles
+from ..predict.hardware import HardwareProfile, free_shared_memory, known_kernel_profiles
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import MemorySettings, Target, find_calibration
 from ..predict.model_profile import ModelProfile
 from ..predict.predict_records import GPU
 from ..predict.recordings import Recording, TraceCache, code_digest, kernel_class
 from ..trace.model import Model, can_trace
-from .time_estimates import known_calibrations
+from .step_calibrations import known_calibrations
 from .traced_answers import Answer, TracedAnswers, Wanted
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ class NotTracedWarning(UserWarning):
 
 @dataclass(frozen=True)
 class NotTraced:
-    """Why a model is not traced.
-
-    Attributes:
-        why: The reason, as the middle of a sentence.
-        fix: What to do so that it is traced, as a sentence.
-    """
+    """Why a model is not traced, as the middle of a sentence, and what to do so that it is, as a sentence."""
 
     why: str
     fix: str
@@ -61,14 +56,10 @@ class NotTraced:
 class Tracer:
     """Traces a model with the settings that plans choose; GPUs with the same kernels share a recording.
 
-    Args:
-        model: What ``MemoryModel.trace`` takes.
-        trace: Whether a training step is recorded. With None that is done where no recording of the package matches the
-            installed packages. With False, and without torch, only recordings of the package are used.
-        batch_fn: Makes the batches of a recorded step, as ``MemoryModel.trace`` takes it.
-        freeze: Whether the convolutional feature encoder does not train.
-        lora_rank: The rank of adapters that the model does not have yet; 0 for none.
-        progress: Whether a progress bar is shown while a step is recorded.
+    ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes. With ``trace=None`` a step is recorded where no
+    recording of the package matches the installed packages; with False, and without torch, only recordings of the
+    package are used. ``freeze`` is about the convolutional feature encoder, ``lora_rank`` the rank of adapters that the
+    model does not have yet.
     """
 
     def __init__(
@@ -98,19 +89,10 @@ class Tracer:
     def ask(
         self, question: Mapping[str, Any], gpu: str | None, durations: Sequence[float], *, required: bool
     ) -> Answer:
-        """Answer a question of the planner about clips on a GPU.
+        """Answer a question of the planner, a ``TraceRequestRecord`` as a JSON object, about clips of ``durations``.
 
-        Args:
-            question: The question, a ``TraceRequestRecord`` as a JSON object.
-            gpu: A GPU of the catalogue; None for this machine's.
-            durations: The seconds of the clips.
-            required: Whether settings that the model cannot train with are an error; otherwise no clip fits with them.
-
-        Returns:
-            What fits, and the peaks of the longest clips.
-
-        Raises:
-            AsrConfigError: The model cannot train with the settings, and an answer is ``required``.
+        With settings that the model cannot train with no clip fits; where an answer is ``required``, their error is
+        raised.
         """
         wanted = Wanted(**question)
         limit = math.inf if wanted.max_length_s is None else wanted.max_length_s
@@ -125,8 +107,9 @@ class Tracer:
     def trace(self, wanted: Wanted, durations: Sequence[float], gpu: str | None) -> Answer:
         """Return what fits for each length, and the peaks of the longest clips; answers are cached between sessions."""
         cache, key = TraceCache(cache_folder("tables"), _MAX_BYTES), self._cache_key(wanted, durations, gpu)
-        if key is not None and (cached := _cached(cache, key)) is not None:
-            return cached
+        if key is not None and (path := cache.find(key)) is not None:
+            with contextlib.suppress(OSError, ValueError, TypeError):  # it is damaged
+                return dict(json.loads(path.read_bytes()))
         answer = TracedAnswers(self._opened(wanted, gpu), wanted, durations, self._batch_fn).answer()
         if key is not None:
             cache.store(key, json.dumps(answer).encode())
@@ -188,17 +171,6 @@ class Tracer:
         return MemoryModel.trace(source, self._batch_fn, **settings, gpu=gpu, progress=self._progress)
 
 
-def _cached(cache: TraceCache, key: str) -> Answer | None:
-    """An earlier answer; None if there is none, or it is damaged."""
-    path = cache.find(key)
-    if path is None:
-        return None
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
 def records_steps(trace: bool | None) -> bool:
     """Whether a training step is recorded where no recording is known."""
     return trace is not False and can_trace()
@@ -222,16 +194,9 @@ def traced_batches(
     unit: InputUnit | None,
     durations: Sequence[float],
 ) -> BatchFunction | None:
-    """Return what makes the batches of a trace.
+    """What makes the batches of a trace: the user's function, else rows of the user's collator; None for made-up ones.
 
-    Args:
-        batch_fn: The function that the user passed, which comes first; None for none.
-        examples: Rows that the user's collator has collated; None for none.
-        unit: The unit of rows that hold a model's input; None for audio.
-        durations: The seconds of every clip; empty where they are unknown.
-
-    Returns:
-        The function; None for made-up batches.
+    ``unit`` is that of rows that hold a model's input, None for audio; ``durations`` are empty where they are unknown.
     """
     if batch_fn is None and examples is not None:
         return examples.batches(() if unit else durations)
@@ -245,18 +210,10 @@ def traced_batches(
 def plan(
     request: Mapping[str, Any], durations: array[float], tracer: Tracer | NotTraced, gpu: str | None
 ) -> dict[str, Any]:
-    """Answer the planner's questions until it has none left.
+    """Answer the planner's questions until it has none left, and return the plan as a JSON object.
 
-    A model that cannot be traced is reported by one ``NotTracedWarning``, and planned by the published formula.
-
-    Args:
-        request: The profiles and options, as ``plan.make`` takes them.
-        durations: The seconds of every clip; empty where they are unknown.
-        tracer: Traces the model, or the reason why it is not traced.
-        gpu: A GPU of the catalogue; None for this machine's.
-
-    Returns:
-        The plan as a JSON object.
+    ``request`` is what ``plan.make`` takes; ``durations`` are empty where they are unknown. A model that cannot be
+    traced is reported by one ``NotTracedWarning``, and planned by the published formula.
     """
     traced, missing = ([], tracer) if isinstance(tracer, NotTraced) else _traced(request, durations, tracer, gpu)
     last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
@@ -287,7 +244,7 @@ def _traced(
 
 def _price_of(gpu: GPU) -> float | None:
     """Dollars per hour of a GPU, by the built-in table; None where it has none."""
-    for entry in catalogue():
+    for entry in native.call("hardware.catalogue"):
         sizes = (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ()))
         if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
             return next(
@@ -299,17 +256,9 @@ def _price_of(gpu: GPU) -> float | None:
 def measured_values(
     hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
 ) -> dict[str, Any]:
-    """Return the planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
+    """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
 
-    Args:
-        hardware: The profile of the machine.
-        model: The profile of the model.
-        precision: The precision that the user asks for; None for any.
-        lora_rank: The rank of the adapters; 0 for none.
-        own_kernels: Whether the user names a table of kernels; other measurements of the GPU then do not count.
-
-    Returns:
-        The options by name.
+    Earlier step times do not count with a table of ``own_kernels``, which the user names.
     """
     values: dict[str, Any] = {
         "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()

@@ -1,35 +1,25 @@
-"""Estimated time of a step and of a run whose settings are decided, and measured over estimated times, kept."""
+"""Estimated time of a step and of a run whose settings are decided."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.checks import check_keywords, check_seconds, checked, checked_list, listed
+from .._core.checks import check_keywords, check_seconds, checked, checked_list
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, OPTIMIZER, TRACED_MICRO_BATCHES
-from .._core.files import read_json
-from .._core.modules import installed_version, lora_rank as rank_of
 from .._core.records import from_json, to_json
-from ..errors import AsrConfigError
 from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile
-from ..predict.memory_model import MemoryModel
-from ..predict.memory_settings import MAX_ACCUMULATION, MAX_BATCH, calibration_file, positive, write_calibration
-from ..predict.model_profile import ModelProfile, profile_model
-from ..trace.model import Model
+from ..predict.memory_model import MemoryModel, open_model
+from ..predict.memory_settings import MAX_ACCUMULATION, MAX_BATCH, MemorySettings, positive
+from ..predict.model_profile import profile_model
 from .plan_options import EvaluationOptions, EvaluationSettings
-from .plan_records import RunTime, StepCalibration, StepTime
+from .plan_records import RunTime, StepTime
 from .traced_answers import decoder_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typing_extensions import Unpack
 
 _MACHINE = ("gpu", "precision", "optimizer", "kernel_profile", "kernel_profiles")
@@ -48,9 +38,6 @@ _RECORDED = (
     "precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer",
     "freeze_feature_encoder", "lora_rank",
 )  # fmt: skip
-_MAX_RECORDS = 64  # records of a model: cards and settings
-_MAX_FACTOR, _MAX_STEPS = 1e3, 1 << 40  # in a file that is sound
-_PLAUSIBLE = (0.02, 50.0)  # measured over estimated
 
 
 def estimate_step_time(
@@ -191,28 +178,20 @@ def estimate_run_time(
     return from_json(RunTime, native.call("timing.run", request | vars(EvaluationOptions(**evaluation))))
 
 
-def _request(model: object, *, gpu_profile: str | os.PathLike[str] | None, **settings: Any) -> dict[str, Any]:
+def _request(model: object, *, gpu_profile: str | os.PathLike[str] | None, **asked: Any) -> dict[str, Any]:
     """A model and how it trains, as ``timing.step`` and ``timing.run`` take it, with what its recorded step runs."""
-    request = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
+    request = {name: checked(name, value, _TYPES[name]) for name, value in asked.items()}
     request["precision"] = request["precision"] or usual_precision(request["gpu"])
     positive("accumulation", request["accumulation"], MAX_ACCUMULATION)
     request["kernel_profile"] = None if gpu_profile is None else read_kernel_profile(gpu_profile)
     request["kernel_profiles"] = known_kernel_profiles()
     shape = positive("batch", request["batch"], MAX_BATCH), check_seconds("seconds", request["seconds"])
-    recorded = {name: request[name] for name in _RECORDED}
-    with recorded_step(model, request["gpu"], **recorded) as step:
+    settings = MemorySettings(**{name: request[name] for name in _RECORDED}, accumulation=TRACED_MICRO_BATCHES)
+    with open_model(model, settings, request["gpu"]) as step:
         request |= {"work": work_of(step, *shape), "one": work_of(step, 1, shape[1])}
         request["decoder"] = decoder_of(step, shape[1])
     request["model"] = to_json(profile_model(model, freeze_feature_encoder=request["freeze_feature_encoder"]))
     return request
-
-
-def recorded_step(model: object, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
-    """Return a recorded training step, opened for questions: one of the package, an earlier one, or a new one."""
-    source = Model.of(model, freeze_feature_encoder)
-    wanted = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
-    recording = MemoryModel.of_known(source.label, gpu=gpu, record=None, **wanted)
-    return recording or MemoryModel.trace(source, gpu=gpu, progress=False, **wanted)
 
 
 def work_of(step: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
@@ -224,213 +203,3 @@ def usual_precision(gpu: str) -> Precision:
     """Return the precision that suits a GPU: bfloat16 where it has it, float16 where that is fast."""
     card = HardwareProfile.detect(gpu).gpus[0]
     return "bf16" if card.bf16 else "fp32" if card.tensor_tflops is None else "fp16"
-
-
-@dataclass(frozen=True)
-class StepSettings:
-    """The settings of a measurement, besides the model, the GPU and the version of torch."""
-
-    precision: Precision
-    gradient_checkpointing: bool
-    optimizer: Optimizer = OPTIMIZER
-    lora_rank: int = 0
-    devices: int = 1
-    every_n_layers: int = 1
-    offload_checkpoints: bool = False
-
-
-@dataclass(frozen=True)
-class MeasuredStep:
-    """A measured optimizer step.
-
-    Attributes:
-        micro_batches: The clips and the padded seconds of each micro-batch.
-        seconds: The seconds that the step took.
-    """
-
-    micro_batches: tuple[tuple[int, float], ...]
-    seconds: float
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """One measurement of a training's optimizer steps.
-
-    Attributes:
-        gpu: The driver's name of the GPU.
-        padded_s: The seconds of audio that were computed, padding included.
-        kernels: As in ``StepCalibration``.
-    """
-
-    gpu: str
-    precision: str
-    gradient_checkpointing: bool
-    lora_rank: int
-    factor: float
-    low: float
-    high: float
-    steps: int
-    padded_s: float
-    day: str
-    kernels: str
-
-    @property
-    def calibration(self) -> StepCalibration:
-        """The calibration in the form that ``compare_gpus`` takes."""
-        return StepCalibration(self.factor, self.low, self.high, self.steps, self.kernels)
-
-
-def find_step_calibration(
-    model: object,
-    gpu: str,
-    *,
-    precision: Precision | None = None,
-    gradient_checkpointing: bool | None = None,
-    lora_rank: int = 0,
-    freeze_feature_encoder: bool = False,
-) -> StepCalibration | None:
-    """Find what earlier trainings measured of a model's steps on a GPU.
-
-    Only trainings with the installed version of torch count. Models of one architecture, width and depth that train the
-    same share of their weights are one.
-
-    Args:
-        model: What ``compare_gpus`` takes.
-        gpu: The GPU, a name of the catalogue.
-        precision: The precision of the training; None for any.
-        gradient_checkpointing: Whether the training used checkpointing; None for either.
-        lora_rank: The rank of the training's adapters; 0 for none.
-        freeze_feature_encoder: Whether the convolutional feature encoder did not train.
-
-    Returns:
-        The newest measurement; None where there is none.
-
-    Raises:
-        NotFoundError: The GPU or the model is not known.
-
-    Example:
-        >>> find_step_calibration("wav2vec2-base", "H200") is None  # nothing was trained here
-        True
-    """
-    counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
-    card = _card(checked("gpu", gpu, str))
-    for record in _records(counted):
-        matches = precision in (None, record.precision) and lora_rank == record.lora_rank
-        matches = matches and gradient_checkpointing in (None, record.gradient_checkpointing)
-        if matches and record.gpu == card:
-            return record.calibration
-    return None
-
-
-def known_calibrations(model: ModelProfile, precision: str | None, lora_rank: int) -> dict[str, StepCalibration]:
-    """Return the newest calibration of each GPU, of a model that was counted."""
-    oldest_first = reversed(_records(model))
-    matching = (r for r in oldest_first if precision in (None, r.precision) and lora_rank == r.lora_rank)
-    return {record.gpu: record.calibration for record in matching}
-
-
-def calibrate_steps(model: object, gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]) -> StepRecord:
-    """Compare measured steps with the estimate for exactly their micro-batches.
-
-    Args:
-        model: What ``estimate_step_time`` takes.
-        gpu: The GPU.
-        settings: The settings of the training.
-        steps: The measured steps.
-
-    Returns:
-        The measurement.
-
-    Raises:
-        AsrConfigError: As ``estimate_step_time``.
-    """
-    measured = list(steps)
-    shapes = sorted({shape for step in measured for shape in step.micro_batches})
-    places = {shape: place for place, shape in enumerate(shapes)}
-    with recorded_step(
-        model, gpu, precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing,
-        every_n_layers=settings.every_n_layers, offload_checkpoints=settings.offload_checkpoints,
-        optimizer=settings.optimizer, lora_rank=0 if rank_of(model) else settings.lora_rank,
-    ) as recorded:  # fmt: skip
-        works = [work_of(recorded, clips, seconds) for clips, seconds in shapes]
-    request = {
-        "gpu": gpu if settings.devices == 1 else f"{settings.devices}x{gpu}",
-        "precision": settings.precision,
-        "optimizer": settings.optimizer,
-        "kernel_profiles": known_kernel_profiles(),
-        "shapes": [
-            {"clips": clips, "seconds": seconds, "work": work}
-            for (clips, seconds), work in zip(shapes, works, strict=True)
-        ],
-        "steps": [
-            {"micro_batches": [places[shape] for shape in step.micro_batches], "measured_s": step.seconds}
-            for step in measured
-        ],
-    }
-    answer = native.call("timing.calibrate", request)
-    today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-    return StepRecord(
-        gpu=_card(answer["gpu"]), precision=answer["precision"], gradient_checkpointing=settings.gradient_checkpointing,
-        lora_rank=settings.lora_rank, padded_s=answer["padded_s"], day=today, **answer["calibration"],
-    )  # fmt: skip
-
-
-def store_step_calibration(model: ModelProfile, record: StepRecord) -> bool:
-    """Store a measurement in place of one with the same GPU and settings.
-
-    Args:
-        model: The profile of the model.
-        record: The measurement.
-
-    Returns:
-        Whether it was stored; it is not where the cache cannot be written, or where the factor is implausible.
-    """
-    if not _PLAUSIBLE[0] < record.factor < _PLAUSIBLE[1]:
-        return False
-    others = [other for other in _records(model) if _settings(other) != _settings(record)]
-    with contextlib.suppress(OSError):
-        write_calibration(_file(model), [asdict(other) for other in [record, *others][:_MAX_RECORDS]])
-        return True
-    return False
-
-
-def _settings(record: StepRecord) -> tuple[str, str, bool, int]:
-    return record.gpu, record.precision, record.gradient_checkpointing, record.lora_rank
-
-
-def _records(model: ModelProfile) -> list[StepRecord]:
-    """The stored records of a model, the newest first; empty where the file is broken.
-
-    Records that rest on a table of kernels that no longer exists are left out.
-    """
-    path = _file(model)
-    try:
-        rows = listed("records", read_json(path, "calibration", ""))
-        records = [from_json(StepRecord, row) for row in rows]
-    except AsrConfigError:
-        return []
-    cards = {gpu for gpu in {record.gpu for record in records} if _is_card(gpu)}
-    tables = {(_card(table["gpu"]), table["date"]) for table in known_kernel_profiles()}
-    records = [r for r in records if r.gpu in cards and 0 < r.low <= r.factor <= r.high < _MAX_FACTOR]
-    records = [r for r in records if 0 < r.steps < _MAX_STEPS]
-    return [r for r in records if not r.kernels or (r.gpu, r.kernels) in tables]
-
-
-def _is_card(gpu: str) -> bool:
-    """Whether the library can plan for it: one unknown name would make it refuse all."""
-    try:
-        return bool(gpu) and _card(gpu) == gpu
-    except AsrConfigError:
-        return False
-
-
-def _file(model: ModelProfile) -> Path:
-    """The file of a model; vocabularies and heads, which differ between its trainings, do not count."""
-    trainable = model.total_parameters if model.trainable_parameters is None else model.trainable_parameters
-    trained = round(trainable / max(1, model.total_parameters), 2)
-    size = json.dumps([model.architecture, model.hidden_size, model.layers, trained])
-    return calibration_file("step", size, installed_version("torch"))
-
-
-def _card(gpu: str) -> str:
-    return HardwareProfile.detect(gpu).gpu_name

@@ -9,9 +9,10 @@ from typing import Any
 
 from .._core.declared import SHORTEST_S
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..predict.length_table import Table
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import Shape
-from ..predict.opened_trace import STEPS, Table
+from ..predict.opened_trace import STEPS
 from ..predict.step_sampler import StepSampler
 from .plan_records import TraceRequestRecord
 
@@ -31,13 +32,10 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Seconds and labels of rows, and the row whose batches take the most memory.
+    """Seconds and labels of the rows that are known, and of the row whose batches take the most memory.
 
-    Attributes:
-        rows: The seconds and labels of the rows that are known.
-        longest_s: The seconds of the longest clip, whether its row is known or not.
-        seconds: The seconds of the row that takes the most memory.
-        labels: Its labels; None, for a text of usual length, where no row is known.
+    ``longest_s`` is of the longest clip, whether its row is known or not; ``labels`` is None, for a text of usual
+    length, where no row is known.
     """
 
     rows: tuple[tuple[float, int], ...]
@@ -51,16 +49,9 @@ class Pairs:
     ) -> Pairs:
         """Find the row with the highest predicted peak among those that no other row exceeds in both.
 
-        Args:
-            memory: Predicts the peaks.
-            pairs: The lengths, in units of the model, and labels of rows.
-            longest_s: The seconds of the longest clip.
-            exact: Whether formulas predict all shapes. Otherwise each must be traced, and rows that another nearly
-                equals in both are not compared.
-            limited: Whether rows longer than ``longest_s`` are left out.
-
-        Returns:
-            The pairs.
+        ``pairs`` are lengths, in units of the model, and labels of rows; those longer than ``longest_s`` are left out
+        if that is ``limited``. Where formulas are not ``exact`` for all shapes, each must be traced, and rows that
+        another nearly equals in both are not compared.
         """
         rows = [(length / memory.length_per_second, labels) for length, labels in pairs]
         rows = [(seconds, labels) for seconds, labels in rows if not limited or seconds <= _LONGER * longest_s]
@@ -121,7 +112,7 @@ class TracedAnswers:
     def __init__(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], batch_fn: Callable[..., Any] | None
     ) -> None:
-        fixed = memory.about.get("fixed_length")
+        fixed = memory.fixed_length
         self._fixed_s = fixed / memory.length_per_second if fixed else 0.0
         # Where its input has a fixed length, the model hears only the beginning of longer clips.
         self._durations = [min(s, self._fixed_s) for s in durations] if fixed else durations
@@ -141,7 +132,7 @@ class TracedAnswers:
     def answer(self) -> dict[str, Any]:
         """The answer, which ``plan.next`` takes as traced."""
         answer = self._for_each_length() if self._by_length else self._for_longest()
-        if self._memory.about.get("truncates"):  # longer clips are truncated
+        if self._memory.truncates:  # longer clips are truncated
             answer["memory"][-1]["seconds"] = max(answer["memory"][-1]["seconds"], *self._durations)
         return answer
 
@@ -331,8 +322,8 @@ def decoder_of(memory: MemoryModel, seconds: float, cache_bytes: int = 0) -> dic
     if not layers:
         return None
     share = layers / (layers + memory.about["encoder_layers"])
-    max_labels = int(memory.about.get("max_labels") or 0)
-    return {"share": share, "tokens": memory.labels(seconds), "most_tokens": max_labels, "cache_bytes": cache_bytes}
+    tokens, most = memory.labels(seconds), memory.max_labels or 0
+    return {"share": share, "tokens": tokens, "most_tokens": most, "cache_bytes": cache_bytes}
 
 
 def _divisors(share: int) -> list[int]:

@@ -11,20 +11,15 @@ to see the memory curves of ``AdaptiveMemoryCallback``.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import math
 import os
-import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._core.checks import checked, nearest, one_of
 from .._core.modules import can_offload_checkpoints, checkpoint_options, find_unused_parameters, has_any_depth
-from .._core.records import json_fields
-from ..errors import InvalidArgumentError, UnsupportedError
-from .plan_record import PREDICTED_FOR, PlanRecord, checked_setting
+from ..errors import InvalidArgumentError
+from .argument_names import ArgumentFields, class_for, default_class, transformers_version
+from .plan_record import BATCH_FIELDS, PREDICTED_FOR, PlanRecord, checked_setting
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +44,6 @@ _FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name ==
     "activation_checkpointing": "gradient_checkpointing",
 }
 _RECOMPUTING = {"gradient_checkpointing", "activation_checkpointing"}
-_OF_A_STEP = {"per_device_train_batch_size", "gradient_accumulation_steps"}
 LACKING = {
     "every_n_layers": "this transformers checkpoints every layer: a step takes longer, and less memory",
     "offload_checkpoints": ("this transformers keeps checkpoints on the GPU: a step takes more memory than planned"),
@@ -57,55 +51,6 @@ LACKING = {
 """What transformers older than 5.23 does instead, by setting."""
 REPORTED = "_asrconfig_reported"
 """The attribute of arguments that lists the planned settings that they lack: unsupported and overridden ones."""
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-def _group_by_length(strategy: object) -> bool:
-    if strategy not in ("group_by_length", "random"):
-        raise InvalidArgumentError(
-            f"train_sampling_strategy = {strategy!r} is not supported by the installed transformers",
-            'it knows "random" and "group_by_length"',
-        )
-    return bool(strategy == "group_by_length")
-
-
-def _fraction_of_steps(ratio: float) -> float:
-    """A ratio as ``warmup_steps``, where numbers below 1 are a fraction of all steps, and 1 is a single step."""
-    return min(float(ratio), math.nextafter(1.0, 0.0))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rename:
-    """The older and the newer name of a TrainingArguments field, and how values convert between them.
-
-    The newer name is used wherever it exists. ``to_old`` is None where the older name cannot replace the newer one.
-    """
-
-    old: str
-    new: str
-    to_new: Callable[[Any], Any] = _identity
-    to_old: Callable[[Any], Any] | None = _identity
-
-
-_RENAMES = (
-    _Rename("evaluation_strategy", "eval_strategy"),
-    _Rename("gradient_checkpointing", "activation_checkpointing"),
-    _Rename("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
-    _Rename(
-        "group_by_length", "train_sampling_strategy", lambda on: "group_by_length" if on else "random", _group_by_length
-    ),
-    _Rename("warmup_ratio", "warmup_steps", _fraction_of_steps, None),
-    _Rename("no_cuda", "use_cpu"),
-    _Rename("per_gpu_train_batch_size", "per_device_train_batch_size", to_old=None),
-)
-
-_REMOVED_HINTS = {
-    "logging_dir": "the installed transformers takes it from the environment variable TENSORBOARD_LOGGING_DIR",
-    "tokenizer": "pass the processor to the Trainer, as processing_class",
-}
 
 
 def build(
@@ -117,24 +62,12 @@ def build(
 ) -> TrainingArguments:
     """Build ``TrainingArguments`` from a plan, for a Trainer without the guard.
 
-    Unsupported settings are reported by an ``UnsupportedSettingWarning``.
-
-    Args:
-        config: The plan.
-        output_dir: The Trainer's folder.
-        overrides: Settings by their older or newer names in TrainingArguments, which replace those of the plan.
-        arguments_class: The class to build. With None it is ``transformers.TrainingArguments``, or
-            ``Seq2SeqTrainingArguments`` where an override such as ``predict_with_generate`` exists only there.
-        model: The model, which decides ``ddp_find_unused_parameters``; None where it is not known.
-
-    Returns:
-        The arguments.
-
-    Raises:
-        InvalidArgumentError: A name is unknown; the error suggests the nearest known one.
-        UnsupportedError: transformers is not installed.
+    ``overrides`` replace settings of the plan, by their older or newer names in TrainingArguments. Without
+    ``arguments_class`` it is ``transformers.TrainingArguments``, or ``Seq2SeqTrainingArguments`` where an override such
+    as ``predict_with_generate`` exists only there. ``model`` decides ``ddp_find_unused_parameters``. Raises
+    ``InvalidArgumentError`` for an unknown name, and ``UnsupportedError`` without transformers.
     """
-    fields = _Fields(arguments_class or _class_for(overrides))
+    fields = ArgumentFields(arguments_class or class_for(overrides))
     chosen = fields.resolve(overrides)
     if not _RECOMPUTING & chosen.keys():  # with other checkpointing, that batch may not fit
         config = config.without_guard()
@@ -153,7 +86,7 @@ def build(
 def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
     """Add the fields that follow from overridden ones to ``chosen``, warn of what no longer holds, return all."""
     changes = {field: chosen[name] for name, field in _FIELDS.items() if chosen.get(name) is not None}
-    for field in _OF_A_STEP & changes.keys():
+    for field in changes.keys() & BATCH_FIELDS:
         changes[field] = checked_setting(field, changes[field])
     overrides = config.overrides
     followed = overrides.followers(config, changes)
@@ -162,141 +95,18 @@ def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
     return {*changes, *followed}
 
 
-def named(settings: Mapping[str, Any], arguments_class: type[TrainingArguments] | None = None) -> dict[str, Any]:
-    """Rename settings, with older or newer names of TrainingArguments, to the names of the installed version.
-
-    Args:
-        settings: The settings by name.
-        arguments_class: The class whose names are used; None for ``transformers.TrainingArguments``.
-
-    Returns:
-        The settings by their new names.
-
-    Raises:
-        InvalidArgumentError: A name is unknown.
-        UnsupportedError: transformers is not installed.
-    """
-    return _Fields(arguments_class or default_class()).resolve(dict(settings))
-
-
 def arguments_of(
     settings: Mapping[str, Any],
     output_dir: str | os.PathLike[str],
     arguments_class: type[TrainingArguments] | None = None,
 ) -> TrainingArguments:
     """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from settings, without a plan."""
-    fields = _Fields(arguments_class or default_class())
+    fields = ArgumentFields(arguments_class or default_class())
     return fields.cls(output_dir=os.fspath(output_dir), **fields.resolve(dict(settings)))
 
 
-def _class_for(overrides: Mapping[str, Any]) -> type[TrainingArguments]:
-    """The class that has all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
-    usual = default_class()
-    from transformers import Seq2SeqTrainingArguments
-
-    own, others = ({f.name for f in dataclasses.fields(cls)} for cls in (Seq2SeqTrainingArguments, usual))
-    return Seq2SeqTrainingArguments if (own - others) & set(overrides) else usual
-
-
-def default_class() -> type[TrainingArguments]:
-    """Return ``transformers.TrainingArguments``; raise ``UnsupportedError`` without transformers."""
-    try:
-        from transformers import TrainingArguments
-    except ImportError as error:
-        raise UnsupportedError(
-            f"building TrainingArguments needs transformers, torch and accelerate: {error}",
-            "pip install transformers torch accelerate",
-        ) from error
-    arguments_class: type[TrainingArguments] = TrainingArguments
-    return arguments_class
-
-
-class _Fields:
-    def __init__(self, cls: type[TrainingArguments]) -> None:
-        self.cls = cls
-        self.types = {field.name: str(field.type) for field in dataclasses.fields(self.cls) if field.init}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.types
-
-    def has_warmup_ratio(self, name: str) -> bool:
-        """Whether ``name`` is warmup_ratio, and the installed version still uses it.
-
-        Since ``warmup_steps`` takes fractions, the ratio is deprecated or removed.
-        """
-        return name == "warmup_ratio" and name in self and "float" not in self.types["warmup_steps"]
-
-    def resolve(self, overrides: dict[str, Any]) -> dict[str, Any]:
-        """The overrides converted to the names and values of this class."""
-        resolved: dict[str, Any] = {}
-        for passed_name, value in overrides.items():
-            name, value = self.translate(passed_name, value)
-            if name == "output_dir":
-                raise InvalidArgumentError("output_dir is passed twice", "pass it once, as the first argument")
-            if name in resolved:
-                raise InvalidArgumentError(f"{name!r} is passed twice, once as {passed_name!r}", "keep one of the two")
-            resolved[name] = value
-        return resolved
-
-    def translate(self, name: str, value: Any) -> tuple[str, Any]:
-        """Convert a setting to the newest name of this class; raise ``InvalidArgumentError`` for an unknown one."""
-        for rename in _RENAMES:
-            if name == rename.old and rename.new in self and not self.has_warmup_ratio(name):
-                return rename.new, rename.to_new(value)
-            if name == rename.new and name not in self and rename.old in self and rename.to_old:
-                return rename.old, rename.to_old(value)
-        if name in self:
-            return name, value
-        raise self.unknown(name)
-
-    def check(self, name: str, value: object) -> None:
-        """Raise ``InvalidArgumentError`` for an unknown name and for a value of another type."""
-        if name not in self:
-            if not any(name in (rename.old, rename.new) for rename in _RENAMES):
-                raise self.unknown(name)
-            return
-        hint = typing.get_type_hints(self.cls)[name]
-        types = typing.get_args(hint)
-        for choices in types:
-            if isinstance(choices, type) and issubclass(choices, enum.Enum):
-                one_of(name, value, [choice.value for choice in choices])
-        if str not in types:
-            checked(name, value, hint)
-
-    def unknown(self, name: str) -> InvalidArgumentError:
-        """The error for a name that this class does not have."""
-        return InvalidArgumentError(
-            f"the installed {self.cls.__name__} ({_transformers_version()}) has no setting {name!r}", self.nearest(name)
-        )
-
-    def nearest(self, name: str) -> str:
-        """A hint with the known name closest to ``name``."""
-        if name in _REMOVED_HINTS:
-            return _REMOVED_HINTS[name]
-        names = [*self.types, *(rename.old for rename in _RENAMES)]
-        return nearest(name, names) or f"see dataclasses.fields({self.cls.__name__})"
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise ``InvalidArgumentError`` for an unknown name, a wrong type, and what is out of a plan's range."""
-    from transformers import Seq2SeqTrainingArguments
-
-    fields = _Fields(Seq2SeqTrainingArguments)
-    for name, value in settings.items():
-        if name in json_fields(PlanRecord):
-            checked_setting(name, value)
-        else:
-            fields.check(name, value)
-
-
-def _transformers_version() -> str:
-    from importlib.metadata import version
-
-    return "transformers " + version("transformers")
-
-
 def _planned(
-    config: PlanRecord, fields: _Fields, chosen: dict[str, Any], model: torch.nn.Module | None = None
+    config: PlanRecord, fields: ArgumentFields, chosen: dict[str, Any], model: torch.nn.Module | None = None
 ) -> dict[str, Any]:
     settings = {name: getattr(config, name) for name in _SAME_NAME}
     settings["full_determinism"] = config.deterministic
@@ -321,10 +131,9 @@ def _planned(
     for name, value in settings.items():
         try:
             name, value = fields.translate(name, value)
+            planned[name] = value
         except InvalidArgumentError as error:
             _report(name, value, f"{error.message}; its default is used")
-            continue
-        planned[name] = value
     return {name: value for name, value in planned.items() if name not in chosen}
 
 
@@ -380,7 +189,7 @@ def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict
             _report("dataloader_pin_memory", True, "there is no GPU to copy to; memory is not pinned")
         planned["dataloader_pin_memory"] = False
     if planned.get("optim") not in (None, *(member.value for member in OptimizerNames)):
-        reason = f"{_transformers_version()} does not know it; its default optimizer is used, whose state may be larger"
+        reason = f"{transformers_version()} does not know it; its default optimizer is used, whose state may be larger"
         _report("optimizer", planned.pop("optim"), reason)
 
 
@@ -394,7 +203,7 @@ def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> N
 
 
 def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
-    from ..predict.memory_model import device_count
+    from ..predict.trainer_settings import device_count
 
     devices = device_count(arguments)
     effective = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * devices

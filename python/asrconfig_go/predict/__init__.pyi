@@ -12,16 +12,12 @@ from .batching_costs import (
     cost_of_longest as cost_of_longest,
 )
 from .calibration import calibrate as calibrate
-from .estimate import (
-    EvaluationMemory as EvaluationMemory,
-    MemoryEstimate as MemoryEstimate,
-    SavedSnapshot as SavedSnapshot,
-)
+from .estimate import EvaluationMemory as EvaluationMemory, MemoryEstimate as MemoryEstimate
 from .hardware import HardwareProfile as HardwareProfile
+from .length_table import memory_table as memory_table
 from .memory_model import MemoryModel as MemoryModel
 from .memory_settings import Calibration as Calibration
 from .model_profile import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
-from .opened_trace import memory_table as memory_table
 from .predict_records import (
     CPU as CPU,
     GPU as GPU,
@@ -32,6 +28,7 @@ from .predict_records import (
 )
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import StepsEstimate as StepsEstimate
+from .snapshot import SavedSnapshot as SavedSnapshot
 from .step_sampler import (
     BatchingWarning as BatchingWarning,
     StepSampler as StepSampler,

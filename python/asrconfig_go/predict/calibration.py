@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import datetime
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,14 @@ import torch
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
-from .._core.modules import checkpoints, installed_version, switch_off_checkpointing
+from .._core.modules import changing_tensors, checkpoints, installed_version, switch_off_checkpointing
 from .._core.out_of_memory import free_memory
 from .._core.output import kind_of
+from .._core.random_state import rng_state, set_rng_state
 from ..errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from .estimate import MemoryEstimate
 from .hardware import HardwareProfile
-from .memory_model import MemoryModel, recomputes, training_settings
+from .memory_model import MemoryModel
 from .memory_settings import (
     Calibration,
     MemorySettings,
@@ -32,7 +32,10 @@ from .memory_settings import (
     allocator_in_force,
     positive,
     store_calibration,
+    utc_day,
 )
+from .probe import modes_kept
+from .trainer_settings import recomputes, training_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,8 +93,7 @@ def calibrate(
         peak = _measure(job, made, shape, steps)
     predicted = _predicted(memory_model, shape)
     calibration = Calibration(
-        memory_model.name, gpu, installed_version("torch"),
-        datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(), batch, seconds,
+        memory_model.name, gpu, installed_version("torch"), utc_day(), batch, seconds,
         peak.reserved / predicted.peak_reserved, measured_allocated=peak.allocated,
         measured_reserved=peak.reserved, predicted_allocated=predicted.peak_allocated,
         predicted_reserved=predicted.peak_reserved, context_bytes=peak.context,
@@ -152,7 +154,9 @@ def _job(
     if hasattr(trainer_or_step, "train") and hasattr(trainer_or_step, "args"):
         trainer: Trainer = trainer_or_step
         check_settings(trainer, memory_model.settings)
-        return _Job(trainer.model, given_optimizer(trainer), lambda made, n, k: run_trainer(trainer, made, n, k))
+        # The user's optimizer; without one the Trainer makes its own.
+        given = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+        return _Job(trainer.model, given, functools.partial(_train, trainer))
     if not callable(trainer_or_step) or model is None or optimizer is None:
         raise InvalidArgumentError(
             f"cannot calibrate with {kind_of(trainer_or_step)}, model {type(model).__name__} and "
@@ -214,40 +218,34 @@ def _context() -> int | None:
     return context if context > 0 else None
 
 
-@contextmanager
+@contextlib.contextmanager
 def _restored(job: _Job) -> Iterator[None]:
     """Restores weights, buffers, optimizer state, modes and random numbers afterwards.
 
     The tensors are saved to a temporary file, as small machines lack the RAM for a copy of a large model.
     """
-    from .._core.modules import changing_tensors
-    from .._core.random_state import rng_state, set_rng_state
-
-    modes = [(m, m.training) for m in job.model.modules()]
-    random = rng_state()
-    with tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
+    with tempfile.TemporaryDirectory(prefix="asrconfig-") as folder, contextlib.ExitStack() as back:
         path = Path(folder) / "before.pt"
         optimizer = None if job.optimizer is None else job.optimizer.state_dict()
         torch.save({"model": changing_tensors(job.model), "optimizer": optimizer}, path)
         del optimizer
-        try:
-            yield
-        finally:
-            saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-            tensors = dict([*job.model.named_parameters(), *job.model.named_buffers()])
-            with torch.no_grad():
-                for name, value in saved["model"].items():
-                    tensors[name].copy_(value)
-            if job.optimizer is not None:
-                job.optimizer.state.clear()
-                job.optimizer.load_state_dict(saved["optimizer"])
-            del saved
-            for module, training in modes:
-                module.training = training
-            for parameter in job.model.parameters():
-                parameter.grad = None
-            set_rng_state(random)
-            torch.cuda.empty_cache()
+        back.callback(torch.cuda.empty_cache)
+        back.callback(set_rng_state, rng_state())
+        back.callback(job.model.zero_grad)
+        back.enter_context(modes_kept(job.model))
+        back.callback(_put_tensors, job, path)
+        yield
+
+
+def _put_tensors(job: _Job, path: Path) -> None:
+    saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    tensors = dict([*job.model.named_parameters(), *job.model.named_buffers()])
+    with torch.no_grad():
+        for name, value in saved["model"].items():
+            tensors[name].copy_(value)
+    if job.optimizer is not None:
+        job.optimizer.state.clear()
+        job.optimizer.load_state_dict(saved["optimizer"])
 
 
 _FORWARD = ("forward", "_original_forward")
@@ -271,12 +269,7 @@ def check_settings(trainer: Trainer, settings: MemorySettings) -> None:
         )
 
 
-def given_optimizer(trainer: Trainer) -> torch.optim.Optimizer | None:
-    """The optimizer that the user gave, None where the Trainer makes its own."""
-    return getattr(trainer.optimizer, "optimizer", trainer.optimizer)
-
-
-def run_trainer(trainer: Trainer, made: dict[str, Any], samples: int, steps: int) -> None:
+def _train(trainer: Trainer, made: dict[str, Any], samples: int, steps: int) -> None:
     """``trainer.train()`` for ``steps`` optimizer steps over copies of one batch; no logs, no checkpoints."""
     with kept(trainer), tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
         _prepare(trainer, made, samples, steps, folder)

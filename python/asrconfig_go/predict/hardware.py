@@ -124,11 +124,6 @@ def uuid_of(properties: object) -> str:
     return "" if uuid is None else f"GPU-{uuid}"
 
 
-def catalogue() -> list[dict[str, Any]]:
-    """The catalogue of GPUs for ``gpu=``."""
-    return list(native.call("hardware.catalogue"))
-
-
 _HINT = "measure the card: asrconfig profile-gpu"
 _MAX_CARDS = 64
 

@@ -12,21 +12,18 @@ from .._core.checks import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._core.files import fingerprint, user_path
-from .._core.modules import checkpointing_depth, checkpoints, offloads_checkpoints
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from ..predict import run_memory
 from ..trace.model import Model, can_trace
-from .estimate import EvaluationMemory, MemoryEstimate, PredictedRun, smaller_batch
+from .estimate import EvaluationMemory, MemoryEstimate, smaller_batch
 from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
 from .opened_trace import STEPS, OpenedTrace
 from .recordings import Recording, is_current, kernel_class, open_recording, open_trace
 from .shape_traces import Point, ShapeTraces
+from .snapshot import PredictedRun
 
 if TYPE_CHECKING:
-    from torch import nn
-    from transformers import TrainingArguments
-
     from ..trace.event_log import Trace
 
 
@@ -272,7 +269,7 @@ class MemoryModel(OpenedTrace):
         request = {**self.step_request(shape, "evaluate"), **exact}
         components = native.call("memory.simulate", request)["timeline"]["components"]
         outputs, evaluated = max(components.get("outputs", [0])), self.evaluated(shape)
-        cache = self.cache_bytes(int(self.about.get("max_labels") or _USUAL_TOKENS))
+        cache = self.cache_bytes(self.max_labels or _USUAL_TOKENS)
         return EvaluationMemory(
             batch=batch,
             seconds=seconds,
@@ -340,36 +337,3 @@ def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
         offload_checkpoints=bool(about.get("offload_checkpoints")),
         allocator=allocator,
     )
-
-
-def training_settings(args: TrainingArguments, model: nn.Module) -> dict[str, Any]:
-    """The settings of a trainer with these arguments and this model, as ``MemoryModel.trace`` takes them.
-
-    Which layers are recomputed is read from a prepared model, else from the arguments.
-    """
-    depth, offloads = checkpointing_depth(model), offloads_checkpoints(model)
-    if depth is None:
-        kinds = ("gradient", "activation") if recomputes(args) else ()  # the first is the name before transformers 5
-        options: dict[str, Any] = {}
-        for kind in kinds:
-            options |= getattr(args, f"{kind}_checkpointing_kwargs", None) or {}
-        depth, offloads = int(options.get("every_n_layers", 1)), bool(options.get("offload"))
-    return {
-        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
-        "gradient_checkpointing": recomputes(args) or checkpoints(model),
-        "every_n_layers": depth,
-        "offload_checkpoints": offloads,
-        "optimizer": str(getattr(args.optim, "value", args.optim)),
-        "accumulation": args.gradient_accumulation_steps,
-        "devices": device_count(args),
-    }
-
-
-def device_count(args: TrainingArguments) -> int:
-    """The GPUs, or processes on the CPU, that share an optimizer step."""
-    return max(1, int(args.n_gpu)) * int(args.world_size)
-
-
-def recomputes(args: TrainingArguments) -> bool:
-    """Whether a trainer's arguments ask for checkpointing."""
-    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
@@ -83,6 +84,11 @@ def write_calibration(path: Path, content: object) -> None:
     """Replace the file's content. Raises ``OSError`` where it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=2).encode())
+
+
+def utc_day() -> str:
+    """The UTC date, as YYYY-MM-DD."""
+    return datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
 
 
 def calibration_file(*key: str) -> Path:
@@ -294,17 +300,9 @@ class Target:
 
     @classmethod
     def find(cls, gpu: str | None, devices: int | None = None) -> Target:
-        """Find a GPU of the catalogue, or this machine's.
+        """Find a GPU of the catalogue, or this machine's; empty without one. An unknown name is a ``NotFoundError``.
 
-        Args:
-            gpu: The name of the GPU; None for this machine's.
-            devices: The GPUs that share a step; None for as many as ``gpu`` names, or one of this machine's.
-
-        Returns:
-            The GPU; empty without one.
-
-        Raises:
-            NotFoundError: The name is unknown.
+        ``devices`` share a step: None for as many as ``gpu`` names, or one of this machine's.
         """
         gpus = HardwareProfile.detect(gpu).gpus[: devices or (None if gpu else 1)]
         if not gpus:

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import weakref
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._core import native
-from .._core.batches import input_length
-from .._core.checks import checked
-from .._core.declared import RowKind
 from .._core.defaults import SAMPLING_RATE
 from ..errors import InvalidArgumentError
-from .memory_settings import (
-    MAX_BATCH,
-    Calibration,
-    MemorySettings,
-    Shape,
-    Target,
-    check_labels,
-    find_calibration,
-    positive,
-)
+from ..trace.input_lengths import FACTS, InputLengths
+from .memory_settings import MAX_BATCH, Calibration, MemorySettings, Shape, Target, find_calibration, positive
 from .shape_traces import ShapeTraces, close_trace
 
-Table = tuple[tuple[float, int], ...]
-"""Rows of seconds and the largest micro-batch of clips of up to this length."""
-
-GRID_S = 0.5
-"""Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
-_LONGEST_S = 65_536  # of a clip in a table
 _SHAPE = ("batch", "length", "labels")
 STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 
 
-class OpenedTrace:
+class OpenedTrace(InputLengths):
     """One traced model with its training settings, and the lengths, limits and requests of its memory questions."""
 
     def __init__(
@@ -52,6 +33,8 @@ class OpenedTrace:
     ) -> None:
         self.about: dict[str, Any] = opened["about"]
         """Model, versions and settings as the trace has them."""
+        self.length_per_second = SAMPLING_RATE
+        vars(self).update({name: self.about[name] for name in FACTS if self.about.get(name)})
         self.points: list[dict[str, Any]] = opened["points"]
         """The shapes that were traced."""
         self.over_time: bool = opened["over_time"]
@@ -166,15 +149,9 @@ class OpenedTrace:
         return list(native.call("memory.largest", request)["batches"])
 
     def beside_inputs(self, limit_bytes: int, clips: int, longest_s: float) -> int:
-        """What a limit leaves for the micro-batches of a step that is on the GPU as one collated batch.
+        """What a limit leaves for the micro-batches of a step whose clips are on the GPU as one batch; at least 1 byte.
 
-        Args:
-            limit_bytes: What the allocator may reserve in all.
-            clips: The clips of the step.
-            longest_s: The seconds to which they are padded.
-
-        Returns:
-            The limit without the inputs of the step; at least 1.
+        ``limit_bytes`` is what the allocator may reserve in all; the ``clips`` are padded to ``longest_s`` seconds.
         """
         shape = Shape(2, longest_s)  # formulas cover batches of two and more clips
         step = native.call("memory.simulate", {**self._question(shape, "train"), "limit_bytes": None, "steps": 1})
@@ -243,47 +220,6 @@ class OpenedTrace:
         request = self.step_request(Shape(batch, seconds, labels))
         return dict(native.call("memory.work", {key: request[key] for key in ("trace", *_SHAPE)}))
 
-    @property
-    def length_per_second(self) -> float:
-        """Units of input length in a second of audio: samples, or frames of features."""
-        return float(self.about.get("length_per_second") or SAMPLING_RATE)
-
-    @property
-    def row_kind(self) -> RowKind:
-        """``"texts"`` where the rows of its batches are texts, else ``"clips"``."""
-        return "texts" if self.about.get("row_kind") == "texts" else "clips"
-
-    def length(self, seconds: float) -> int:
-        """Return the input length of a batch whose longest clip has this duration.
-
-        Args:
-            seconds: The seconds of the clip, above 0.
-
-        Returns:
-            The length in samples, frames of features or tokens, as the model takes it.
-
-        Raises:
-            InvalidArgumentError: The clip is longer than the model takes.
-        """
-        about = self.about
-        return input_length(
-            seconds, self.length_per_second, fixed=about.get("fixed_length"), longest=about.get("max_length"),
-            truncates=bool(about.get("truncates")), row_kind=self.row_kind, model=self.name,
-        )  # fmt: skip
-
-    def labels(self, seconds: float) -> int:
-        """Return the usual number of label tokens of a clip of this duration.
-
-        Args:
-            seconds: The seconds of the clip.
-
-        Returns:
-            The tokens, at least 1, within the model's positions.
-        """
-        usual = max(1, round(seconds * float(self.about.get("labels_per_second") or 15)))
-        longest = self.about.get("max_labels")
-        return min(usual, int(longest)) if longest else usual
-
     def cache_bytes(self, tokens: int) -> int:
         """Return the bytes of the keys and values that generating one text keeps, in float16.
 
@@ -299,7 +235,7 @@ class OpenedTrace:
         layers, width = self.about.get("decoder_layers"), self.about.get("decoder_width")
         if not layers or not width:
             return 0
-        tokens = min(tokens, int(self.about.get("max_labels") or tokens))
+        tokens = min(tokens, self.max_labels or tokens)
         return int(2 * layers * width * 2 * (tokens + self.about["source_frames"]))
 
     @property
@@ -314,17 +250,9 @@ class OpenedTrace:
             self._shapes.close()
 
     def evaluated(self, shape: Shape) -> dict[str, Any]:
-        """Simulate evaluation batches of one shape, without a limit.
+        """Simulate evaluation batches of one shape by the library's ``memory.simulate``, without a limit.
 
-        Args:
-            shape: The batch.
-
-        Returns:
-            The answer of the library's ``memory.simulate``.
-
-        Raises:
-            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
-            UnsupportedError: The trace has no evaluation, or none of this shape.
+        Raises ``UnsupportedError`` where the trace has no evaluation, or none of this shape, else as ``step_request``.
         """
         return dict(native.call("memory.simulate", {**self.step_request(shape, "evaluate"), "limit_bytes": None}))
 
@@ -333,76 +261,28 @@ class OpenedTrace:
         """The calibration's factor of reserved memory; 1.0 without one."""
         return 1.0 if self.calibration is None else self.calibration.factor
 
-    def _uncorrected(self, limit: int | None) -> int | None:
-        """The simulation's limit, so that its answer times the factor stays within ``limit``."""
-        return None if limit is None else max(1, int(limit / self.factor))
-
     def common_request(self, limit: int | None) -> dict[str, Any]:
-        """Build the part that all requests to the library share.
+        """The part that all requests to the library share, for a limit in bytes of what the allocator may reserve.
 
-        Args:
-            limit: The bytes that the allocator may reserve in all; None for no limit.
-
-        Returns:
-            The fields of the request.
-
-        Raises:
-            InvalidArgumentError: The memory model is closed.
+        Raises ``InvalidArgumentError`` where the memory model is closed.
         """
         if not self.is_open:
             raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
         return {
             "trace": self._trace,
             "settings": self.settings.allocator,
-            "limit_bytes": self._uncorrected(limit),
+            # So that the simulation's answer times the factor stays within the limit.
+            "limit_bytes": None if limit is None else max(1, int(limit / self.factor)),
             "device_bytes": self.target.context_bytes,
             "multiprocessors": self.target.multiprocessors,
             "threads_per_multiprocessor": self.target.threads_per_multiprocessor,
         }
 
-    def _check_positions(self, labels: int) -> int:
-        longest = self.about.get("max_labels")
-        if longest and labels > longest:
-            raise InvalidArgumentError(
-                f"labels = {labels} is more than the {longest} tokens that {self.name} takes",
-                "shorten or drop longer texts",
-            )
-        return labels
-
-    def label_lengths(self, durations: list[float], labels: Sequence[int] | None) -> list[int]:
-        """Return the label length of each clip: as passed, or the usual one.
-
-        Args:
-            durations: The seconds of each clip.
-            labels: The tokens of each clip's text; None for the usual number.
-
-        Returns:
-            The tokens of each clip's text.
-
-        Raises:
-            InvalidArgumentError: There are not as many labels as clips, or a text is longer than the model takes.
-        """
-        if labels is None:
-            return [self.labels(s) for s in durations]
-        if len(labels) != len(durations):
-            raise InvalidArgumentError(
-                f"{len(labels)} labels for {len(durations)} clips", "pass one label length for each clip"
-            )
-        return [self._check_positions(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
-
     def step_request(self, shape: Shape, kind: str = "train") -> dict[str, Any]:
-        """Build the request for steps or evaluations of one shape, which is traced first where no formula is exact.
+        """The request to ``"train"`` or ``"evaluate"`` with one shape, which is traced first where no formula is exact.
 
-        Args:
-            shape: The micro-batch.
-            kind: ``"train"`` or ``"evaluate"``.
-
-        Returns:
-            The fields of the request.
-
-        Raises:
-            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
-            UnsupportedError: The shape cannot be traced.
+        Raises ``InvalidArgumentError`` for a clip or text that is longer than the model takes, and where the memory
+        model is closed, ``UnsupportedError`` for a shape that cannot be traced.
         """
         request = self._question(shape, kind)
         return request if self._shapes is None else self._shapes.exactly(request)
@@ -419,49 +299,5 @@ class OpenedTrace:
 
     def _lengths_of(self, shape: Shape) -> tuple[int, int]:
         """The input length and the labels of a shape, in the model's units."""
-        labels = self.labels(shape.seconds) if shape.labels is None else self._check_positions(shape.labels)
+        labels = self.labels(shape.seconds) if shape.labels is None else self.allowed_labels(shape.labels)
         return self.length(shape.seconds), labels
-
-
-def memory_table(memory: OpenedTrace, longest_s: float, limit_bytes: int | None = None) -> Table:
-    """Return the largest micro-batch that is predicted to fit, by the length of its longest clip.
-
-    Rows are every half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
-    full for the guard. Of lengths with the same micro-batch only the longest is a row.
-
-    Args:
-        memory: The memory model.
-        longest_s: The seconds of the longest clip, above 0 and up to 65536; rounded up to half a second.
-        limit_bytes: The bytes that the allocator may reserve in all; None for what the GPU of the memory model leaves.
-
-    Returns:
-        Rows of seconds and the largest micro-batch of clips of up to that length; 0 where not even one clip fits.
-
-    Raises:
-        InvalidArgumentError: ``longest_s`` is out of its range or longer than the model takes, there is neither a limit
-            nor a GPU, or the memory model is closed.
-        UnsupportedError: No formula answers for a batch, and it cannot be traced.
-
-    Example:
-        >>> from asrconfig_go.recipe.model_building import small_model
-        >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
-        ...     table = memory_table(memory, 2.0)
-        >>> [seconds for seconds, _ in table]
-        [0.5, 1.0, 1.5, 2.0]
-    """
-    longest_s = checked("longest_s", longest_s, float)
-    if not 0 < longest_s <= _LONGEST_S:
-        raise InvalidArgumentError(
-            f"longest_s = {longest_s:g} is out of range", f"pass seconds above 0, up to {_LONGEST_S}"
-        )
-    last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
-    lengths = [step * GRID_S for step in range(1, last + 1)]
-    sizes = memory.largest_batches([Shape(1, s) for s in lengths], limit_bytes)
-    after = [*sizes[1:], -1]
-    return tuple((s, size) for s, size, other in zip(lengths, sizes, after, strict=True) if size != other)
-
-
-def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
-    """The largest micro-batch of clips of up to this length; 0 beyond the table's last row."""
-    at = bisect_left(table, seconds, key=lambda row: row[0])
-    return table[at][1] if at < len(table) else 0

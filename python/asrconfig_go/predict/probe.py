@@ -55,7 +55,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
     sums = tensor_sums(named.values())
     with contextlib.ExitStack() as back:
         back.callback(set_rng_state, rng_state())
-        back.callback(_put_modes, [(module, module.training) for module in model.modules()])
+        back.enter_context(modes_kept(model))
         back.callback(_put_buffers, _buffers(model))
         back.enter_context(_no_layer_dropped(model))
         back.enter_context(gradients_aside(list(named.values())))
@@ -290,6 +290,12 @@ def _no_layer_dropped(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _put_modes(modes: list[tuple[nn.Module, bool]]) -> None:
-    for module, training in modes:
-        module.training = training
+@contextlib.contextmanager
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """Restores which modules are in training mode."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

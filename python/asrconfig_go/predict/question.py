@@ -36,13 +36,14 @@ _STATES = {
 _Change = tuple[str, Any]  # a setting and its value
 _Ask = Callable[[MemorySettings], MemoryEstimate]
 
-_CHANGES: tuple[_Change, ...] = (
-    ("optimizer", "adamw_torch_fused"),
-    ("gradient_checkpointing", True),
-    ("precision", "fp16"),
-    ("freeze_feature_encoder", True),
-    ("optimizer", "adafactor"),
-)
+# The changes to try, with the current values that need more memory.
+_CHANGES: dict[_Change, tuple[Any, ...]] = {
+    ("optimizer", "adamw_torch_fused"): ("adamw_torch",),
+    ("gradient_checkpointing", True): (False,),
+    ("precision", "fp16"): ("fp32",),
+    ("freeze_feature_encoder", True): (False,),
+    ("optimizer", "adafactor"): ("adamw_torch", "adamw_torch_fused"),
+}
 
 
 class EstimatorWarning(UserWarning):
@@ -149,16 +150,12 @@ def estimate_memory(
 
 @dataclass(frozen=True)
 class BatchRow:
-    """Micro-batches whose longest clip has these ``seconds``: the largest that fits, and the peak of each batch.
-
-    Attributes:
-        largest_batch: None without a GPU in mind.
-        peaks: Bytes on the device, with the driver's context where a GPU is in mind. None where the trace does not
-            tell, and beyond the first batch that does not fit.
-    """
+    """Micro-batches whose longest clip has these ``seconds``: the largest that fits, and the peak of each batch."""
 
     seconds: float
-    largest_batch: int | None
+    largest_batch: int | None  # None without a GPU in mind
+    # Bytes on the device, with the driver's context where a GPU is in mind. None where the trace does not tell, and
+    # beyond the first batch that does not fit.
     peaks: tuple[int | None, ...]
 
 
@@ -190,23 +187,8 @@ def batch_table(
 ) -> BatchTable:
     """Compute peaks and the largest micro-batch for clips of 5, 10, 20 and 30 s, or up to another length.
 
-    Args:
-        model: The model, as for ``estimate_memory``.
-        seconds: The seconds of the longest row; None for 30 s, or for what the model takes at most. A model whose input
-            has one length has one row.
-        labels: The tokens of the longest text; None for the usual number of each duration.
-        gpu: A GPU of the catalogue; None for this machine's, if there is one.
-        cache: Whether recordings are read from the cache and written to it.
-        progress: Whether tracing shows a progress bar.
-        **settings: The training settings of ``estimate_memory``: ``precision`` to ``lora_rank``, and ``allocator``.
-
-    Returns:
-        A row for each length.
-
-    Raises:
-        InvalidArgumentError: A value is out of its range.
-        NotFoundError: The name of the model or of the GPU is unknown.
-        UnsupportedError: The step cannot be traced (``TraceError``), or torch is not installed.
+    Arguments and errors are those of ``estimate_memory``. ``seconds`` is the length of the longest row; None for 30 s,
+    or for what the model takes at most. A model whose input has one length has one row.
     """
     with open_model(model, MemorySettings(**settings), gpu, cache=cache, progress=progress) as memory:
         lengths = _table_lengths(memory, seconds)
@@ -225,12 +207,12 @@ def batch_table(
 
 
 def _table_lengths(memory: MemoryModel, seconds: float | None) -> list[float]:
-    about, rate = memory.about, memory.length_per_second
-    if fixed := about.get("fixed_length"):
-        return [fixed / rate]
+    rate = memory.length_per_second
+    if memory.fixed_length:
+        return [memory.fixed_length / rate]
     longest = _LENGTHS_S[-1] if seconds is None else seconds
-    if (limit := about.get("max_length")) and seconds is None:
-        longest = min(longest, limit / rate)
+    if memory.max_length and seconds is None:
+        longest = min(longest, memory.max_length / rate)
     return [length for length in _LENGTHS_S if length < longest] + [longest]
 
 
@@ -282,8 +264,8 @@ def changes_that_fit(settings: MemorySettings, ask: _Ask) -> tuple[str, ...]:
     ``ask`` returns the estimate for settings; changes that the model cannot train with are left out.
     """
     changes, fitting = [], []
-    for change in _CHANGES:
-        if not _applies(settings, change):
+    for change, larger in _CHANGES.items():
+        if getattr(settings, change[0]) not in larger:
             continue
         with contextlib.suppress(AsrConfigError):
             words, fits = _tried(settings, [change], ask)
@@ -303,13 +285,3 @@ def _tried(settings: MemorySettings, changes: list[_Change], ask: _Ask) -> tuple
     estimate = ask(dataclasses.replace(settings, **dict(changes)))
     words = " and ".join(f"{name}={value!r}" for name, value in dict(changes).items())
     return f"{words}: {gib(estimate.peak_device or 0)}", bool(estimate.fits)
-
-
-def _applies(settings: MemorySettings, change: _Change) -> bool:
-    """Whether the current setting needs more memory than the change."""
-    more: dict[_Change, tuple[Any, ...]] = {
-        ("precision", "fp16"): ("fp32",),
-        ("optimizer", "adamw_torch_fused"): ("adamw_torch",),
-        ("optimizer", "adafactor"): ("adamw_torch", "adamw_torch_fused"),
-    }
-    return getattr(settings, change[0]) in more.get(change, (False,))

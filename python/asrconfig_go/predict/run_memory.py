@@ -13,8 +13,8 @@ from .._core.checks import check_seconds
 from .._core.declared import OVERHEAD_S
 from .._core.render import exact
 from ..errors import InvalidArgumentError
-from .memory_settings import MemorySettings, Target, positive
-from .opened_trace import Table, fits_in, memory_table
+from .length_table import Table, fits_in, memory_table
+from .memory_settings import MemorySettings, Target, check_labels, positive
 from .predict_records import BatchPeak
 from .step_sampler import cheapest
 
@@ -228,7 +228,14 @@ class _Clips:
     def __init__(self, memory: OpenedTrace, durations: Iterable[float], labels: Sequence[int] | None) -> None:
         self._memory = memory
         self.seconds = [check_seconds(f"durations[{i}]", s) for i, s in enumerate(durations)]
-        self._labels = memory.label_lengths(self.seconds, labels)
+        self._labels = [memory.labels(s) for s in self.seconds] if labels is None else self._passed(labels)
+
+    def _passed(self, labels: Sequence[int]) -> list[int]:
+        if len(labels) != len(self.seconds):
+            raise InvalidArgumentError(
+                f"{len(labels)} labels for {len(self.seconds)} clips", "pass one label length for each clip"
+            )
+        return [self._memory.allowed_labels(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
 
     def cut(self, number: int, step: Any, by: _Cut | None, trim: bool) -> list[_Micro]:
         """The micro-batches of a step: as passed, else as the guard splits it."""

@@ -49,8 +49,8 @@ class ShapeTraces:
         with_others = bool(traces) and batch > 1 and self._by_batch
         others = [n for n in _BATCHES if n != batch][: len(_BATCHES) - 1] if with_others else []
         self.several((n, length, labels) for n in (*others, batch))
-        if with_others:
-            self._by_batch = self._for_all(traces, request, real)
+        if with_others:  # whether they answer for a batch that is in none of them
+            self._by_batch = self._of(traces, request, (_OTHER, length, labels)) is not None
         return {**request, **dict(zip(_SHAPE, real, strict=True)), "trace": traces[-1]}
 
     def missing(self, request: dict[str, Any]) -> Point | None:
@@ -98,10 +98,6 @@ class ShapeTraces:
         """Free the memory of all traces."""
         for closing in self._closing:
             closing()
-
-    def _for_all(self, traces: list[Any], request: dict[str, Any], real: Point) -> bool:
-        """Whether the traces answer for a batch that is in none of them."""
-        return self._of(traces, request, (_OTHER, *real[1:])) is not None
 
     def _of(self, traces: list[Any], request: dict[str, Any], real: Point) -> dict[str, Any] | None:
         questions = ({**request, **dict(zip(_SHAPE, real, strict=True)), "trace": trace} for trace in reversed(traces))

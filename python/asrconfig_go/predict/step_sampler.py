@@ -13,7 +13,8 @@ from .._core.checks import checked, checked_list
 from .._core.declared import BUCKETS, OVERHEAD_S, StepMode
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from .opened_trace import OpenedTrace, memory_table
+from .length_table import memory_table
+from .opened_trace import OpenedTrace
 from .predict_records import LengthBucket
 
 

@@ -13,7 +13,7 @@ import torch
 from .._core.checks import checked
 from .._core.declared import Precision
 from .._core.defaults import OPTIMIZER
-from .._core.modules import checkpoints, task_classes
+from .._core.modules import checkpointing_method, checkpoints, task_classes
 from .._core.padding import padded_for_masks
 from .._core.training_session import single_process
 from ..errors import InvalidArgumentError
@@ -21,8 +21,8 @@ from ..trace.event_log import TraceError
 from ..trace.made_up_batches import MadeUp
 from ..trace.step_tracing import made_up_batches, trace_training
 from .calibration import kept
-from .memory_model import recomputes, training_settings
 from .memory_settings import positive
+from .trainer_settings import recomputes, training_settings
 from .worst_batch import longest, seconds_of, worst_batch
 
 if TYPE_CHECKING:
@@ -143,13 +143,10 @@ def trainer_trial(
 def _prepare(trainer: Trainer) -> None:
     """What ``train()`` does to the model before its first step: recomputation, and accelerate's mixed precision."""
     model, args = trainer.model, trainer.args
-    if recomputes(args) and not checkpoints(model):
-        for kind in ("activation", "gradient"):  # the second is the name before transformers 5
-            enable = getattr(model, f"{kind}_checkpointing_enable", None)
-            if enable is not None:
-                options = getattr(args, f"{kind}_checkpointing_kwargs", None)
-                enable(**{f"{kind}_checkpointing_kwargs": options})
-                break
+    enable = checkpointing_method(model, "enable")
+    if enable is not None and recomputes(args) and not checkpoints(model):
+        name = enable.__name__.replace("enable", "kwargs")
+        enable(**{name: getattr(args, name, None)})
     if not hasattr(model, "_original_forward"):
         trainer.model_wrapped = trainer.accelerator.prepare_model(model)
     trainer.current_gradient_accumulation_steps = args.gradient_accumulation_steps

@@ -15,7 +15,7 @@ from .._core.output import first_process
 from .._core.packages import need
 from ..config import TrainingConfig
 from ..errors import AsrConfigError, NotFoundError
-from ..plan.training_arguments import check_settings
+from ..plan.argument_names import check_settings
 from .fine_tune_options import FineTuneOptions, FineTuneResult
 from .fine_tune_run import MODEL_FILES, FineTuneRun, output_folder
 from .speech_data import column

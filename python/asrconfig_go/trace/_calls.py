@@ -8,7 +8,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
@@ -44,19 +43,6 @@ class Call(NamedTuple):
     phase: str
     layout: str
     numbers: int
-
-
-@dataclass
-class Calls:
-    """The calls of a segment in order: the number of each ``Call``, and its own numbers."""
-
-    kinds: list[int] = field(default_factory=list)
-    numbers: list[Numbers] = field(default_factory=list)
-
-    def add(self, kind: int, numbers: Numbers) -> None:
-        """Append a call."""
-        self.kinds.append(kind)
-        self.numbers.append(numbers)
 
 
 def costs(

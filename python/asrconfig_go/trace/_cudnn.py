@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -41,47 +41,63 @@ States: TypeAlias = "Tensor | Sequence[Tensor]"  # of an LSTM two, hidden and ce
 _BACKWARD_NAME = "aten._cudnn_rnn_backward.default"
 
 
+class _Convolution(NamedTuple):
+    """The arguments of ``aten::convolution``; the backward pass has them between the gradient and what it computes."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Any
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    transposed: bool
+    out_padding: Sequence[int]
+    groups: int
+
+    def by_cudnn(self) -> bool:
+        """Whether cuDNN runs it, rather than torch's own depthwise kernel."""
+        depthwise = not self.transposed and self.groups > 1 and self.x.shape[1] == self.groups
+        return not depthwise or _depthwise_by_cudnn(self.x, self.weight, self.stride, self.dilation)
+
+    def workspace(self, result: Sequence[int]) -> int | None:
+        """Bytes for copies of the three operands; None where cuDNN does not run."""
+        if not self.by_cudnn():
+            return None
+        x, weight = self.x, self.weight
+        channels = result[1] if self.transposed else x.shape[1]
+        if x.dtype not in _LOW or channels < _CHANNELS_OF_TENSOR_CORES or _channels_last(x, weight):
+            return 0
+        return int(sum(prod(shape) * x.element_size() for shape in (x.shape, weight.shape, result)))
+
+    def result(self) -> list[int]:
+        """The shape of the result."""
+
+        def at(values: Sequence[int], axis: int) -> int:
+            return int(values[axis if len(values) > 1 else 0])
+
+        x, weight, lengths = self.x, self.weight, list[int]()
+        for axis, (n, taps) in enumerate(zip(x.shape[2:], weight.shape[2:], strict=True)):
+            step, pad, reach = at(self.stride, axis), at(self.padding, axis), at(self.dilation, axis) * (taps - 1)
+            if self.transposed:
+                lengths.append((n - 1) * step - 2 * pad + reach + at(self.out_padding, axis) + 1)
+            else:
+                lengths.append((n + 2 * pad - reach - 1) // step + 1)
+        return [x.shape[0], weight.shape[1] * self.groups if self.transposed else weight.shape[0], *lengths]
+
+
 def workspaces(op: OpOverload, args: Args) -> list[int]:
     """Returns the bytes of the workspace after each result of a convolution or its backward pass; 0 for none."""
     if op is aten.convolution.default:
-        x, weight, _, stride, padding, dilation, transposed, out_padding, groups = args[:9]
-        y = _result(x, weight, stride, padding, dilation, transposed, out_padding, groups)
-        needed = _needed(x, weight, y, stride, dilation, transposed, groups)
-        return [_TABLE if x.dtype is torch.float32 and needed is not None else needed or 0]
-    grad, x, weight, _, stride, _, dilation, transposed, _, groups, wanted = args[:11]
-    needed = _needed(x, weight, list(grad.shape), stride, dilation, transposed, groups)
-    return [needed or 0 for one in wanted[:2] if one]
+        call = _Convolution(*args[:9])
+        needed = call.workspace(call.result())
+        return [_TABLE if call.x.dtype is torch.float32 and needed is not None else needed or 0]
+    needed = _Convolution(*args[1:10]).workspace(args[0].shape)
+    return [needed or 0 for one in args[10][:2] if one]
 
 
 def is_torchs_own(args: Args) -> bool:
     """Whether torch's own depthwise kernel runs a backward pass, rather than cuDNN."""
-    _, x, weight, _, stride, _, dilation, transposed, _, groups = args[:10]
-    return not _by_cudnn(x, weight, stride, dilation, transposed, groups)
-
-
-def _by_cudnn(
-    x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], transposed: bool, groups: int
-) -> bool:
-    depthwise = not transposed and groups > 1 and x.shape[1] == groups
-    return not depthwise or _depthwise_by_cudnn(x, weight, stride, dilation)
-
-
-def _needed(
-    x: Tensor,
-    weight: Tensor,
-    y: list[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    groups: int,
-) -> int | None:
-    """Bytes for copies of the three operands; None where cuDNN does not run."""
-    if not _by_cudnn(x, weight, stride, dilation, transposed, groups):
-        return None
-    channels = y[1] if transposed else x.shape[1]
-    if x.dtype not in _LOW or channels < _CHANNELS_OF_TENSOR_CORES or _channels_last(x, weight):
-        return 0
-    return int(sum(prod(shape) * x.element_size() for shape in (x.shape, weight.shape, y)))
+    return not _Convolution(*args[1:10]).by_cudnn()
 
 
 def _channels_last(x: Tensor, weight: Tensor) -> bool:
@@ -90,23 +106,6 @@ def _channels_last(x: Tensor, weight: Tensor) -> bool:
         return False
     last = torch.channels_last
     return any(t.is_contiguous(memory_format=last) and not t.is_contiguous() for t in (x, weight))
-
-
-def _result(
-    x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], transposed: bool,
-    out_padding: Sequence[int], groups: int,
-) -> list[int]:  # fmt: skip
-    def at(values: Sequence[int], axis: int) -> int:
-        return int(values[axis if len(values) > 1 else 0])
-
-    lengths = []
-    for axis, (n, taps) in enumerate(zip(x.shape[2:], weight.shape[2:], strict=True)):
-        reach = at(dilation, axis) * (taps - 1)
-        if transposed:
-            lengths.append((n - 1) * at(stride, axis) - 2 * at(padding, axis) + reach + at(out_padding, axis) + 1)
-        else:
-            lengths.append((n + 2 * at(padding, axis) - reach - 1) // at(stride, axis) + 1)
-    return [x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *lengths]
 
 
 def _depthwise_by_cudnn(x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> bool:

@@ -6,16 +6,10 @@ results would be allocated on the GPU, and writes their births to the event log;
 Large floating-point tensors are *imaginary* (see ``_arena``): they have an address and a shape, but neither memory nor
 values, and operations on them compute shapes only. Integers, booleans, and small floats that are not computed from an
 imaginary tensor stay real, so that control flow over lengths, masks and scalars takes the branch of a real run.
-
-A tensor that is used twice gets two gradients. Autograd's engine adds the second into the first if nothing else refers
-to the first, and allocates a third tensor otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp).
-Under a dispatch mode it always allocates, which would record memory that a real run does not take. ``Accumulation``
-decides what the engine would have done.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -25,8 +19,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from ._accumulation import ADD, Accumulation, DirectMode
 from ._arena import SMALL, Arena
 from ._calls import Args, Kwargs, in_backward
 from ._cudnn import is_torchs_own
@@ -37,7 +31,6 @@ from .event_log import EventLog, TraceError
 
 aten = torch.ops.aten
 
-ADD = aten.add.Tensor
 # What autograd calls in a backward pass without a mode: the gradient of an index is written into its zeros. Under a
 # mode, ``index_backward`` and ``gather_backward`` in torch/csrc/autograd/FunctionsManual.cpp allocate a further tensor,
 # as they do for tensor subclasses.
@@ -64,80 +57,6 @@ _REORDERED = {
 }
 _REASON_LENGTH = 200  # characters of torch's message that an error quotes
 
-_storage_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)  # None: this torch does not expose it
-_RefCounts = tuple[int, int, int]
-
-
-def _ref_counts(args: Args) -> _RefCounts:
-    """The reference counts of the first tensor, its storage and its Python object, within a dispatch mode."""
-    tensor = args[0]
-    return tensor._use_count(), _storage_use_count(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
-
-
-class DirectMode(TorchDispatchMode):  # type: ignore[misc]
-    """A mode that torch calls directly: others are wrapped by ``torch._disable_dynamo``, which takes longer."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-
-class _GradientCounts(DirectMode):
-    """Notes the reference counts of each gradient that the engine adds another to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: list[_RefCounts] = []
-
-    def __torch_dispatch__(self, op: OpOverload, types: object, args: Args = (), kwargs: Kwargs | None = None) -> Any:
-        if op is ADD and in_backward():
-            self.counts.append(_ref_counts(args))
-        return op(*args, **(kwargs or {}))
-
-
-def _counts_of_engine_alone() -> _RefCounts | None:
-    """The counts when only the engine refers to a gradient; None where this torch does not expose them."""
-    if _storage_use_count is None or not hasattr(Tensor, "_use_count"):
-        return None
-    x = torch.ones(1, requires_grad=True)
-    with torch.enable_grad(), _GradientCounts() as gradients:
-        used_twice = x * 2
-        (used_twice * 3 + used_twice * 4).backward()
-    return gradients.counts[0] if gradients.counts else None
-
-
-class Accumulation:
-    """Recognises additions of gradients that the engine would have made in place without a mode.
-
-    It would if nothing else refers to the first gradient, by reference counts. The gradient of a transposed weight, a
-    view, never qualifies. A backward formula that adds two tensors of its own has the same counts: it is rare, and is
-    recorded as in place.
-    """
-
-    def __init__(self) -> None:
-        self._alone = _counts_of_engine_alone()
-
-    def in_place(self, args: Args, kwargs: dict[str, Any]) -> bool:
-        """Whether the engine would add ``args[1]`` into ``args[0]``.
-
-        Call it directly in ``__torch_dispatch__``: each further frame that holds ``args`` changes the counts.
-        """
-        if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
-            return False
-        if not all(isinstance(a, Tensor) for a in args) or args[0].size() != args[1].size():
-            return False
-        return _ref_counts(args) == self._alone and _is_dense(args[0])
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill the memory between the first and the last, each once, in some order of axes."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
 
 class _Kind(Enum):
     VIEW = 0  # shares its input's storage, or reads it
@@ -147,34 +66,20 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What the mode asks of an operation, looked up at once: hashing an operation costs more than computing a view.
-
-    Attributes:
-        in_backward: What autograd calls instead in a backward pass without a mode; None for the operation itself.
-        has_workspaces: Whether it may allocate more than its results.
-        is_product: Whether it is a matrix product, with a workspace of cuBLAS.
-        is_reordered: Whether it allocates its results in another order than it returns them.
-    """
+    """What the mode asks of an operation, looked up at once: hashing an operation costs more than computing a view."""
 
     op: OpOverload
     name: str
     kind: _Kind
-    in_backward: OpOverload | None
-    has_workspaces: bool
-    is_product: bool
-    is_reordered: bool
+    in_backward: OpOverload | None  # what autograd calls instead in a backward pass without a mode
+    has_workspaces: bool  # it may allocate more than its results
+    is_product: bool  # of matrices, with a workspace of cuBLAS
+    is_reordered: bool  # it allocates its results in another order than it returns them
 
     @classmethod
     def of(cls, op: OpOverload) -> _Operation:
-        return cls(
-            op,
-            str(op),
-            _kind(op),
-            in_backward=IN_PLACE_IN_BACKWARD.get(op),
-            has_workspaces=needs_workspaces(op),
-            is_product=op in PRODUCTS,
-            is_reordered=op in _REORDERED,
-        )
+        in_backward = IN_PLACE_IN_BACKWARD.get(op)
+        return cls(op, str(op), _kind(op), in_backward, needs_workspaces(op), op in PRODUCTS, op in _REORDERED)
 
 
 def _kind(op: OpOverload) -> _Kind:
@@ -206,20 +111,15 @@ def in_allocation_order(op: OpOverload, args: Args, results: list[Tensor]) -> li
 
 
 class DeviceMode(DirectMode):
-    """Simulates the allocations of a GPU.
-
-    Attributes:
-        arena: The addresses of imaginary tensors.
-        lengths: The lengths that convolutions over time make of the input's.
-    """
+    """Simulates the allocations of a GPU."""
 
     def __init__(
         self, log: EventLog, workspaces: Workspaces, inside: Callable[[], bool], where: Callable[[], tuple[str, str]]
     ) -> None:
         """``inside`` returns whether new tensors now belong to the device, ``where`` the current phase and module."""
         super().__init__()
-        self.arena = Arena()
-        self.lengths = Lengths()
+        self.arena = Arena()  # the addresses of imaginary tensors
+        self.lengths = Lengths()  # those that convolutions over time make of the input's
         self._log = log
         self._shapes = Shapes()
         self._workspaces = workspaces
@@ -252,10 +152,8 @@ class DeviceMode(DirectMode):
         if len(unwatched) == len(tensors) and not self._inside():
             return self._results(op, name, args, kwargs, is_imaginary, tensors)[0]
         for tensor in unwatched:
-            if tensor.dim():
-                self._log.birth(
-                    tensor, "to", "input"
-                )  # made on the host: a real run has copied it to the device by now
+            if tensor.dim():  # made on the host: a real run has copied it to the device by now
+                self._log.birth(tensor, "to", "input")
         if operation.has_workspaces:
             out, leaves = self._with_workspaces(op, name, args, kwargs, is_imaginary, tensors)
         else:
@@ -277,10 +175,8 @@ class DeviceMode(DirectMode):
         if op is aten.convolution.default and not args[6]:
             self.lengths.add_convolution(args[1], args[0], args[3], args[4], args[5])
         if op is aten.masked_select.default and self.arena.holds(args[1]):
-            args = (
-                args[0],
-                torch.ones_like(args[1]),
-            )  # what an imaginary mask selects is unknown: all is the worst case
+            # What an imaginary mask selects is unknown: all is the worst case.
+            args = args[0], torch.ones_like(args[1])
         with self._workspaces.of(op, name, args) as workspaces:
             out, leaves = self._results(op, name, self._as_copied(op, args), kwargs, is_imaginary, tensors)
             for number, leaf in enumerate(in_allocation_order(op, args, leaves)):

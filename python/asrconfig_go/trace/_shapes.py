@@ -29,18 +29,20 @@ def _contiguous(dtype: torch.dtype, *size: int) -> Spec:
     return spec_of(torch.empty(size, dtype=dtype, device="meta"))
 
 
+def _like(tensor: Tensor, dtype: torch.dtype | None = None) -> Spec:
+    """A contiguous tensor of the same shape."""
+    return _contiguous(dtype or tensor.dtype, *tensor.shape)
+
+
 def _ctc_loss(log_probs: Tensor, targets: Tensor, _: object, target_lengths: Iterable[int], *__: object) -> list[Spec]:
     """Losses (N) and log alpha (N, T, 2 * longest target + 1): aten/src/ATen/native/cuda/LossCTC.cu."""
-    time, batch = log_probs.shape[0], log_probs.shape[1]
+    time, batch = log_probs.shape[:2]
     longest = max((int(n) for n in target_lengths), default=0)
-    return [
-        _contiguous(log_probs.dtype, batch),
-        _contiguous(log_probs.dtype, batch, time, 2 * longest + 1),
-    ]
+    return [_contiguous(log_probs.dtype, *size) for size in ((batch,), (batch, time, 2 * longest + 1))]
 
 
 def _ctc_loss_backward(_: Tensor, log_probs: Tensor, *__: object) -> list[Spec]:
-    return [_contiguous(log_probs.dtype, *log_probs.shape)]
+    return [_like(log_probs)]
 
 
 def selected(values: Tensor, mask: Tensor) -> tuple[int, int]:
@@ -55,31 +57,28 @@ def _masked_select(values: Tensor, mask: Tensor) -> list[Spec]:
 
 def _softmax(x: Tensor, _: int, half_to_float: bool) -> list[Spec]:
     """Contiguous whatever the input's strides (aten/src/ATen/native/SoftMax.cpp); the meta device keeps the strides."""
-    return [_contiguous(torch.float32 if half_to_float else x.dtype, *x.shape)]
+    return [_like(x, torch.float32 if half_to_float else None)]
 
 
 def _softmax_backward(grad: Tensor, output: Tensor, _: int, dtype: torch.dtype) -> list[Spec]:
-    return [_contiguous(dtype, *grad.shape)]
+    return [_like(grad, dtype)]
 
 
 def _dropout_backward(grad: Tensor, *_: object) -> list[Spec]:
     """Contiguous below four dimensions: native_dropout_backward_cuda, aten/src/ATen/native/cuda/Dropout.cu."""
-    return [_contiguous(grad.dtype, *grad.shape)]
+    return [_like(grad)]
 
 
 def _layer_norm(x: Tensor, normalized: list[int], *_: object) -> list[Spec]:
     """Contiguous whatever the input's strides, as its gradient: aten/src/ATen/native/cuda/layer_norm_kernel.cu."""
     rows = x.shape[: x.dim() - len(normalized)]
     statistics = _contiguous(torch.promote_types(x.dtype, torch.float32), *rows, *(1 for _ in normalized))
-    return [_contiguous(x.dtype, *x.shape), statistics, statistics]
+    return [_like(x), statistics, statistics]
 
 
 def _layer_norm_backward(_: object, x: Tensor, *others: Any) -> list[Spec | None]:
     weight, bias, wanted = others[-3:]
-    return [
-        _contiguous(t.dtype, *t.shape) if is_wanted else None
-        for t, is_wanted in zip((x, weight, bias), wanted, strict=True)
-    ]
+    return [_like(t) if is_wanted else None for t, is_wanted in zip((x, weight, bias), wanted, strict=True)]
 
 
 def _efficient_attention(
@@ -105,7 +104,7 @@ def _attention_output(q: Tensor, v: Tensor) -> Spec:
 
 def _weight_norm_backward(_: object, v: Tensor, g: Tensor, *__: object) -> list[Spec]:
     """Gradients of direction and size: native/cuda/WeightNorm.cu of torch."""
-    return [_contiguous(v.dtype, *v.shape), _contiguous(g.dtype, *g.shape)]
+    return [_like(v), _like(g)]
 
 
 # Operations without a rule on the meta device, whose rule returns other strides than a GPU, or whose result depends on

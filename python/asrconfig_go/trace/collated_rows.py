@@ -87,14 +87,8 @@ def _arrays(entries: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 def input_axis(batch: Mapping[str, Any], all_sizes: list[Sizes]) -> Axis:
     """The axis of the input that is time: one that differs between clips, or else the longest.
 
-    Where a batch has audio and tokens, the audio is the input, as the tokens are a prompt and a text.
-
-    Args:
-        batch: A batch of one clip.
-        all_sizes: The sizes of batches of one clip each.
-
-    Returns:
-        The axis, without a name where the batch has no entries.
+    Where a ``batch`` of one clip has audio and tokens, the audio is the input, as the tokens are a prompt and a text.
+    ``all_sizes`` are of batches of one clip each. The axis has no name where the batch has no entries.
     """
     arrays = {name: value for name, value in _arrays(batch) if "label" not in name and "mask" not in name}
     audio = next((name for name in _AUDIO if name in arrays), None)

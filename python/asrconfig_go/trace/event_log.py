@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 
 from .._core.files import write_whole
 from ..errors import InvalidArgumentError, UnsupportedError
-from ._calls import Args, Call, Calls, costs, type_name
+from ._calls import Args, Call, Numbers, costs, type_name
 
 TAGS = ("", "parameter", "buffer", "gradient", "optimizer", "input", "workspace", "output")
 FORMAT, VERSION = "asrconfig-trace", 2
@@ -58,7 +58,8 @@ class Names:
 class Segment:
     """A part of the run. ``events``: the bytes of a storage that is allocated, or -1 - number of one that is freed.
 
-    ``first`` is the number of its first storage.
+    ``first`` is the number of its first storage, ``calls`` the number of each ``Call`` in order, and ``numbers`` what
+    these have of their own, one after the other.
     """
 
     kind: str
@@ -68,8 +69,9 @@ class Segment:
     op: list[int] = field(default_factory=list)
     module: list[int] = field(default_factory=list)
     tag: list[int] = field(default_factory=list)
-    phases: list[tuple[int, str]] = field(default_factory=list)
-    calls: Calls = field(default_factory=Calls)
+    phases: list[list[Any]] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
 
 
 class EventLog:
@@ -87,7 +89,7 @@ class EventLog:
 
     def begin(self, kind: str, shape: dict[str, int], phase: str) -> None:
         """Start a segment."""
-        self.segments.append(Segment(kind, self.births, shape, phases=[(0, phase)]))
+        self.segments.append(Segment(kind, self.births, shape, phases=[[0, phase]]))
         self._open = True
 
     def close(self) -> None:
@@ -125,15 +127,16 @@ class EventLog:
 
     def copied(self, size: int, like: torch.Tensor) -> None:
         """Record a copy of ``size`` bytes into contiguous order that a kernel makes for itself."""
-        phase = self._timed_phase()
-        if phase:
-            self._add_call(Call("aten.clone.default", type_name((like,)), phase, "strided", 2), (size, size))
+        self._moved(size, "aten.clone.default", like, "strided")
 
     def transferred(self, tensor: torch.Tensor, op: str, layout: str) -> None:
         """Record a copy between device and host; ``layout`` is "to_pinned" into pinned memory, else "host"."""
-        phase, size = self._timed_phase(), tensor.numel() * tensor.element_size()
+        self._moved(tensor.numel() * tensor.element_size(), op, tensor, layout)
+
+    def _moved(self, size: int, op: str, like: torch.Tensor, layout: str) -> None:
+        phase = self._timed_phase()
         if phase:
-            self._add_call(Call(op, type_name((tensor,)), phase, layout, 2), (size, size))
+            self._add_call(Call(op, type_name((like,)), phase, layout, 2), (size, size))
 
     def _timed_phase(self) -> str:
         """The phase of a call that is recorded; "" of others, which follow from the parameters or the first batch."""
@@ -142,8 +145,9 @@ class EventLog:
         phase = self._where()[0]
         return "" if phase == "optimizer" else phase
 
-    def _add_call(self, call: Call, numbers: tuple[int, ...]) -> None:
-        self.segments[-1].calls.add(self.calls(call), numbers)
+    def _add_call(self, call: Call, numbers: Numbers) -> None:
+        self.segments[-1].calls.append(self.calls(call))
+        self.segments[-1].numbers += numbers
 
     def passing(self, size: int, op: str) -> None:
         """Record a workspace that an operation allocates and frees."""
@@ -201,7 +205,7 @@ class EventLog:
         phase, module = self._where()
         segment = self.segments[-1]
         if segment.phases[-1][1] != phase:
-            segment.phases.append((len(segment.events), phase))
+            segment.phases.append([len(segment.events), phase])
         self._home.append((segment, len(segment.op)))
         segment.events.append(size)
         segment.op.append(self.ops(self._called or op))
@@ -248,18 +252,9 @@ class Trace:
         Returns:
             The trace.
         """
+        columns = ("events", "op", "module", "tag", "phases", "calls", "numbers")
         segments = [
-            {
-                "kind": s.kind,
-                **s.shape,
-                "events": list(s.events),
-                "op": list(s.op),
-                "module": list(s.module),
-                "tag": list(s.tag),
-                "phases": [list(p) for p in s.phases],
-                "calls": s.calls.kinds,
-                "numbers": [n for numbers in s.calls.numbers for n in numbers],
-            }
+            {"kind": s.kind, **s.shape, **{name: list(getattr(s, name)) for name in columns}}
             for s in log.segments
             if s.op or s.kind != "iteration"
         ]

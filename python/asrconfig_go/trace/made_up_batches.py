@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .._core.batches import TOKENS_PER_SECOND, input_length
+from .._core.batches import TOKENS_PER_SECOND
 from .._core.declared import RowKind
 from .._core.defaults import SAMPLING_RATE
 from .._core.random_state import cpu_generators_kept, seed_cpu
 from ..errors import InvalidArgumentError
 from ._arena import SMALL
+from .input_lengths import FACTS, InputLengths
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 TEXT = "input_ids"
 
-_CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
 # Durations to trace: their lengths have no common factor, and repeated halving, as by convolutions of stride 2, rounds
 # down in some and not in others, so that no length can be mistaken for twice the next.
@@ -43,7 +42,7 @@ LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 
 
 @dataclass(frozen=True)
-class SpeechBatches:
+class SpeechBatches(InputLengths):
     """Makes batches for a model, and converts durations to its input lengths.
 
     Lengths are in units of the model's input: samples, frames of features, or tokens of text.
@@ -62,13 +61,13 @@ class SpeechBatches:
 
     batch: BatchFunction
     length_per_second: float
-    fixed_length: int | None = None  # every clip is padded to it
-    max_length: int | None = None  # the longest that the model's positions allow
+    fixed_length: int | None = None
+    max_length: int | None = None
     max_labels: int | None = None
-    labels_per_second: float = _CHARACTERS_PER_SECOND
-    truncates: bool = False  # what is longer than the model takes is cut, and nothing else with it
+    labels_per_second: float = InputLengths.labels_per_second
+    truncates: bool = False
     row_kind: RowKind = "clips"
-    by_length: bool = True  # whether the lengths of a training's batches are known, by the name of the input
+    by_length: bool = True
 
     def facts(self) -> dict[str, float | int | str | None]:
         """Return the fields that a trace stores, so that it can convert durations to lengths without the model.
@@ -76,19 +75,10 @@ class SpeechBatches:
         Returns:
             The fields by name.
         """
-        return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length", "rows")}
+        return {name: getattr(self, name) for name in FACTS}
 
     def __call__(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        """Return one batch.
-
-        Args:
-            batch: The clips.
-            length: The input length.
-            labels: The label length.
-
-        Returns:
-            The model's keyword arguments as tensors.
-        """
+        """Return one batch, as ``batch`` does."""
         return self.batch(batch, length, labels)
 
     def real(self, point: Point) -> Point:
@@ -109,37 +99,6 @@ class SpeechBatches:
             Input length and label length of each row; empty where batches are made up.
         """
         return []
-
-    def length(self, seconds: float) -> int:
-        """Return the input length of a batch whose longest clip has this duration.
-
-        Args:
-            seconds: The seconds of the clip, above 0.
-
-        Returns:
-            The length in samples, frames of features or tokens.
-
-        Raises:
-            InvalidArgumentError: The duration is not above 0, or longer than the model takes.
-        """
-        if not seconds > 0 or not math.isfinite(seconds):
-            raise InvalidArgumentError(f"{seconds!r} seconds of audio", "pass a duration above 0")
-        return input_length(
-            seconds, self.length_per_second, fixed=self.fixed_length, longest=self.max_length,
-            truncates=self.truncates, row_kind=self.row_kind, model="the model",
-        )  # fmt: skip
-
-    def labels(self, seconds: float) -> int:
-        """Return the usual number of label tokens of a clip of this duration.
-
-        Args:
-            seconds: The seconds of the clip.
-
-        Returns:
-            The tokens, at least 1, within the model's positions.
-        """
-        usual = max(1, round(seconds * self.labels_per_second))
-        return usual if self.max_labels is None else min(usual, self.max_labels)
 
     def points(self) -> list[Point]:
         """Return shapes whose traces let every other shape be computed.
@@ -199,7 +158,10 @@ def speech_batches(model: nn.Module | PretrainedConfig) -> SpeechBatches:
     kind = getattr(config, "model_type", "")
     if kind == "speech-encoder-decoder":
         inside = speech_batches(config.encoder)
-        make = _with_labels_of(config.decoder, inside.batch)
+
+        def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+            return {**inside.batch(batch, length, labels), "labels": _labels(config.decoder, batch, labels)}
+
         return SpeechBatches(make, inside.length_per_second, labels_per_second=_TOKENS_PER_SECOND)
     if kind == "audio-spectrogram-transformer":
         spectrograms = _features(config, config.num_mel_bins, "input_values")
@@ -272,13 +234,6 @@ def _mel_batches(config: PretrainedConfig) -> SpeechBatches:
 
     positions = getattr(config, "max_target_positions", None)
     return SpeechBatches(make, 100, fixed_length=frames, max_labels=positions, labels_per_second=_TOKENS_PER_SECOND)
-
-
-def _with_labels_of(decoder: PretrainedConfig, inside: BatchFunction) -> BatchFunction:
-    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        return {**inside(batch, length, labels), "labels": _labels(decoder, batch, labels)}
-
-    return make
 
 
 def text_batches(model: nn.Module, parameters: Container[str]) -> SpeechBatches:

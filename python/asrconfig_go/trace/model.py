@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import hashlib
 import importlib.util
 import inspect
 import os
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -21,9 +17,10 @@ from .._core.batches import audio_name
 from .._core.declared import RowKind
 from .._core.files import config_values, fingerprint, read_object, user_path
 from .._core.hub import from_hub
-from .._core.modules import VERSIONED, bare, task_classes
+from .._core.modules import bare, task_classes
 from .._core.output import kind_of, shortened
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
+from .model_structure import shaping, structure_of
 from .tiny_models import TINY
 
 if TYPE_CHECKING:
@@ -49,8 +46,6 @@ _TASKS = (
     "CTC", "SPEECH_SEQ_2_SEQ", "TDT", "RNNT", "MULTIMODAL_LM", "MASKED_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM",
     "AUDIO_CLASSIFICATION", "SEQUENCE_CLASSIFICATION",
 )  # fmt: skip
-# Values of a config, and attributes of a module, without influence on a training step.
-_NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
 
 
 def can_trace() -> bool:
@@ -130,7 +125,7 @@ class Model:
         if self.kind == "function":
             return None
         if not self.is_module:
-            return fingerprint("config", self.class_name, _shaping(self._config.values), self.freeze_feature_encoder)
+            return fingerprint("config", self.class_name, shaping(self._config.values), self.freeze_feature_encoder)
         encoder = (p.requires_grad for name, p in self.passed.named_parameters() if "feature_extractor." in name)
         if self.freeze_feature_encoder and any(encoder):
             raise InvalidArgumentError(
@@ -306,73 +301,6 @@ def generation_facts(config: object) -> dict[str, int]:
     source = getattr(config, "max_source_positions", None)
     if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
         return {}
-    encoder = int(getattr(config, "encoder_layers", None) or layers)
-    return {
-        "decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source),
-        "encoder_layers": encoder,
-    }  # fmt: skip
-
-
-def structure_of(module: nn.Module) -> str:
-    """A text that changes with a module's classes, options, tensors and config, but not with its weights' values.
-
-    It includes the source of classes outside torch and transformers.
-    """
-    numbers: dict[int, int] = {}  # a tensor that two names share has one number
-    modules = [(name, type(m).__qualname__, m.extra_repr(), _options(m)) for name, m in module.named_modules()]
-    tensors = [
-        (name, list(t.shape), str(t.dtype), t.requires_grad, numbers.setdefault(id(t), len(numbers)))
-        for named in (module.named_parameters, module.named_buffers)
-        for name, t in named(remove_duplicate=False)
-    ]
-    config = getattr(module, "config", None)
-    settings = _shaping(config_values(config)) if hasattr(config, "to_json_string") else None
-    return fingerprint("module", modules, tensors, settings, _own_code(module))
-
-
-def _shaping(values: Mapping[str, object]) -> dict[str, object]:
-    """The values of a config that have an influence on a training step."""
-    return {name: value for name, value in values.items() if name not in _NAMES_ONLY}
-
-
-def _options(module: nn.Module) -> dict[str, object]:
-    """A module's plain attributes, such as a stride that no parameter shows."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, bool | int | float | str)
-        and not name.startswith("_")
-        and name not in ("training", *_NAMES_ONLY)
-    }
-
-
-def _own_code(module: nn.Module) -> list[str]:
-    """Digests of the user's classes, and of ``forward`` functions assigned to single modules."""
-    kinds = {type(m) for m in module.modules()}
-    digests = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in VERSIONED]
-    for m in module.modules():
-        patched = vars(m).get("forward")
-        if patched is not None and not hasattr(m, "_original_forward"):  # accelerate's wrapper for mixed precision
-            digests.append(_function(patched))
-    return sorted(digests)
-
-
-def _source(kind: type) -> str:
-    """A class's functions, and the file that defines it with the helpers that they call."""
-    members = [(name, _function(m)) for name, m in sorted(vars(kind).items()) if inspect.isfunction(m)]
-    file = None
-    with contextlib.suppress(OSError, TypeError):  # a notebook's class has none
-        file = inspect.getsourcefile(kind)
-    text = Path(file).read_bytes() if file and Path(file).is_file() else b""
-    return f"{kind.__qualname__} {fingerprint(members)} {hashlib.sha256(text).hexdigest()}"
-
-
-def _function(function: Any) -> str:
-    function = getattr(inspect.unwrap(function), "__func__", function)
-    code = getattr(function, "__code__", None)
-    return repr(function) if code is None else fingerprint(_code(code))
-
-
-def _code(code: types.CodeType) -> list[object]:
-    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
-    return [code.co_name, code.co_code.hex(), list(code.co_names), constants]
+    encoder = getattr(config, "encoder_layers", None) or layers
+    sizes = {"decoder_layers": layers, "decoder_width": width, "source_frames": source, "encoder_layers": encoder}
+    return {name: int(size) for name, size in sizes.items()}

@@ -1,9 +1,4 @@
-"""Record what a training loop allocates, without a GPU and without memory.
-
-A reentrant checkpoint recomputes its layer within the backward pass, on detached arguments, and runs a backward pass of
-its own (CheckpointFunction in torch/utils/checkpoint.py). A keyword argument, as transformers passes to its layers, is
-not detached, so that the inner backward pass continues behind it.
-"""
+"""Record what a training loop allocates, without a GPU and without memory."""
 
 from __future__ import annotations
 
@@ -15,11 +10,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd.function import FunctionCtx
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils.checkpoint import CheckpointFunction
 
 from .._core.modules import versions
 from .._core.random_state import cpu_generators_kept, seed_cpu
@@ -30,66 +23,9 @@ from ._arena import Arena, cuda_is_here, is_quantized, quantized_kernels, statis
 from ._calls import Whereabouts, in_backward
 from ._cudnn import take_places
 from ._mode import DeviceMode
+from ._reentrant import endless_ones_refused
 from ._workspaces import Workspaces
-from .event_log import CheckpointError, EventLog, Trace
-
-_HINT = (
-    'choose gradient_checkpointing="non_reentrant" here, and '
-    'gradient_checkpointing_kwargs={"use_reentrant": False} for the training'
-)
-# Parts of torch's messages where a training with reentrant checkpoints fails, and the reason.
-_FAILURES = {
-    "backward through the graph a second time": (
-        "layers share a tensor that reaches them by keyword, and the first backward pass through it frees what the "
-        "second needs"
-    ),
-    "does not require grad": (
-        "no input of a checkpointed layer requires gradients, as with frozen weights in front of it, so that those of "
-        "its own weights are not computed"
-    ),
-}
-
-
-def refused(error: Exception) -> CheckpointError | None:
-    """Explains the failure of a step with reentrant checkpoints; None where they are not the cause."""
-    for failure, reason in _FAILURES.items():
-        if failure in str(error):
-            sentence = str(error).split("\n")[0].split(" (or ")[0].split(". ")[0]
-            return CheckpointError(f"a training with reentrant checkpoints fails ({sentence}): {reason}", _HINT)
-    return None
-
-
-@contextmanager
-def endless_ones_refused() -> Iterator[None]:
-    """Raises ``CheckpointError`` inside where the backward pass of a reentrant checkpoint starts itself again.
-
-    WavLM's layers take a position bias by keyword and return it, which makes it a result of the last layer: the
-    backward pass of each layer starts that of the last one, endlessly.
-    """
-    original = CheckpointFunction.backward
-    running: list[Any] = []
-
-    def backward(ctx: FunctionCtx, *gradients: torch.Tensor | None) -> Any:
-        if any(ctx is outer for outer in running):
-            arguments = getattr(ctx.run_function, "args", ())
-            layer = next(
-                (type(argument).__name__ for argument in arguments if isinstance(argument, nn.Module)), "a layer"
-            )
-            raise CheckpointError(
-                f"the backward pass of reentrant checkpoints never ends: that of {layer} starts itself again, through "
-                "a tensor that the layer takes by keyword and returns",
-                _HINT,
-            )
-        running.append(ctx)
-        try:
-            return original(ctx, *gradients)
-        finally:
-            running.pop()
-
-    with ExitStack() as stack:
-        stack.callback(override(CheckpointFunction, "backward", staticmethod(backward)))
-        yield
-
+from .event_log import EventLog, Trace
 
 _active: list[MemoryRecorder] = []
 
@@ -131,11 +67,12 @@ class MemoryRecorder:
         }
         self.notes: list[str] = []
         self._where = Whereabouts(self._entered, self._stepping)
-        self._log = EventLog(self._where.now)
+        self.log: EventLog = EventLog(self._where.now)
+        """The events that were recorded so far."""
         self._working = False
         self._capability = compute_capability
-        self._workspaces = Workspaces(self._log, compute_capability, in_backward)
-        self._mode = DeviceMode(self._log, self._workspaces, self._inside, self._where.now)
+        self._workspaces = Workspaces(self.log, compute_capability, in_backward)
+        self._mode = DeviceMode(self.log, self._workspaces, self._inside, self._where.now)
         self._stack = ExitStack()
         self._loaded: set[int] = set()
         self._in_few_bits = False
@@ -156,11 +93,11 @@ class MemoryRecorder:
             torch.set_num_threads(1)  # what is computed for real is too small for several
             with warnings.catch_warnings():  # torch 2.4 warns of kernels that are replaced
                 warnings.simplefilter("ignore")
-                stack.callback(_kernels.register(self._capability, self._log)._destroy)
+                stack.callback(_kernels.register(self._capability, self.log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
             stack.enter_context(endless_ones_refused())
-            stack.enter_context(_saved_on_host(self._log, self.arena))
+            stack.enter_context(_saved_on_host(self.log, self.arena))
             stack.enter_context(self._mode)
             _active.append(self)
             stack.callback(_active.remove, self)
@@ -168,7 +105,7 @@ class MemoryRecorder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._log.close()
+        self.log.close()
         self._stack.close()
 
     @property
@@ -192,16 +129,16 @@ class MemoryRecorder:
         self._loaded.add(id(model))
         if not self._in_few_bits and any(map(is_quantized, model.parameters())):
             self._in_few_bits = True
-            self._stack.enter_context(quantized_kernels(self._log))
-        if not self._log.segments:
-            self._log.begin("load", {}, "load")
+            self._stack.enter_context(quantized_kernels(self.log))
+        if not self.log.segments:
+            self.log.begin("load", {}, "load")
         with self._loading("load"):
             for tag, tensor, self._where.loading in _in_order_of_to(model):
                 self._owners[id(tensor)] = self._where.loading
                 if isinstance(tensor, nn.RNNBase):
                     self._flatten(tensor)
                     continue
-                self._log.birth(tensor, "to", tag)
+                self.log.birth(tensor, "to", tag)
                 if tag == "parameter" and tensor.dim() == 1:
                     self._workspaces.widths.add(tensor.numel())
 
@@ -229,7 +166,7 @@ class MemoryRecorder:
         weights = list(layer.parameters(recurse=False))
         elements, dtype = sum(w.numel() for w in weights), weights[0].dtype
         buffer = self.arena.tensor(dtype, (elements,), (1,), 0, elements * dtype.itemsize)
-        self._log.birth(buffer, "aten._cudnn_rnn_flatten_weight.default", "parameter")
+        self.log.birth(buffer, "aten._cudnn_rnn_flatten_weight.default", "parameter")
         take_places(layer, buffer)
 
     def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
@@ -241,7 +178,7 @@ class MemoryRecorder:
             **shape: ``batch``, ``length`` and ``labels`` of its micro-batch; none if the shape does not count.
         """
         self.settle()
-        self._log.begin(kind, shape, phase)
+        self.log.begin(kind, shape, phase)
         self._where.resting = phase
 
     def step(self, **shape: int) -> None:
@@ -254,15 +191,10 @@ class MemoryRecorder:
         Raises:
             InvalidArgumentError: There was no forward pass before it.
         """
-        if not self._log.segments:
+        if not self.log.segments:
             raise InvalidArgumentError("step() before any forward pass", "call it at the end of each iteration")
-        self._log.segments[-1].shape.update(shape)
+        self.log.segments[-1].shape.update(shape)
         self.segment("iteration")
-
-    @property
-    def log(self) -> EventLog:
-        """The events that were recorded so far."""
-        return self._log
 
     def place(self, batch: Mapping[str, Any], tag: str = "input") -> Any:
         """Put the tensors of a batch on the device: they count from here on.
@@ -276,9 +208,8 @@ class MemoryRecorder:
         """
         with self.working():
             placed = pytree.tree_map_only(torch.Tensor, self._mode.imagine, batch)
-            for tensor in pytree.tree_leaves(placed):
-                if isinstance(tensor, torch.Tensor):
-                    self._log.birth(tensor, "to", tag)
+            for tensor in _tensors_in(placed):
+                self.log.birth(tensor, "to", tag)
         return placed
 
     def outputs(self, outputs: object) -> None:
@@ -287,9 +218,8 @@ class MemoryRecorder:
         Args:
             outputs: A tensor, or a nested structure of them; those that were not allocated here are ignored.
         """
-        for tensor in pytree.tree_leaves(outputs):
-            if isinstance(tensor, torch.Tensor):
-                self._log.retag(tensor, "output")
+        for tensor in _tensors_in(outputs):
+            self.log.retag(tensor, "output")
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -307,21 +237,21 @@ class MemoryRecorder:
         Raises:
             InvalidArgumentError: Nothing was recorded.
         """
-        if not self._log.segments:
+        if not self.log.segments:
             raise InvalidArgumentError("nothing was recorded", "run a forward pass inside the recorder")
         self.settle()
-        return Trace.of(self._log, self.lengths, {**self.about, "notes": "; ".join(self.notes)})
+        return Trace.of(self.log, self.lengths, {**self.about, "notes": "; ".join(self.notes)})
 
     def settle(self) -> None:
         """End the newest segment: store which lengths its convolutions made."""
-        if self._log.segments:
-            self._mode.lengths.settle(self._log.segments[-1].shape.get("length"))
+        if self.log.segments:
+            self._mode.lengths.settle(self.log.segments[-1].shape.get("length"))
 
     def _inside(self) -> bool:
         return self._working or self._where.at_work()
 
     def _entered(self, model: nn.Module) -> None:
-        first = not self._log.segments
+        first = not self.log.segments
         self.load(model)
         if first:
             self.segment("iteration")
@@ -331,12 +261,15 @@ class MemoryRecorder:
         if not done:
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                 if parameter.grad is not None:
-                    self._log.retag(parameter.grad, "gradient")
+                    self.log.retag(parameter.grad, "gradient")
             return
         for parameter, state in optimizer.state.items():
-            for tensor in pytree.tree_leaves(state):
-                if isinstance(tensor, torch.Tensor):
-                    self._log.retag(tensor, "optimizer", self._owners.get(id(parameter), ""))
+            for tensor in _tensors_in(state):
+                self.log.retag(tensor, "optimizer", self._owners.get(id(parameter), ""))
+
+
+def _tensors_in(values: object) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
 def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any, str]]:

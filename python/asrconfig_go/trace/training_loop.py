@@ -23,7 +23,8 @@ from .._core.modules import (
 )
 from .._core.output import kind_of
 from ..errors import InvalidArgumentError, UnsupportedError
-from ..trace import optimizers, recorder
+from ..trace import optimizers
+from ._reentrant import refused
 from .event_log import NoLossError, RefusedBatchError, Segment
 from .made_up_batches import BatchFunction, LossFunction, MadeUp, Point
 from .model import generation_facts
@@ -231,7 +232,7 @@ class TrainingLoop:
                 'pip install "transformers>=5.23", or leave every_n_layers and offload_checkpoints out',
             )
         kind = {"use_reentrant": self.recomputes == "reentrant"}
-        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": kind}, **options)
+        enable(**{enable.__name__.replace("enable", "kwargs"): kind}, **options)
 
 
 @contextmanager
@@ -242,8 +243,8 @@ def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
     except (InvalidArgumentError, UnsupportedError):
         raise
     except Exception as error:
-        if checkpointing == "reentrant" and (refused := recorder.refused(error)) is not None:
-            raise refused from error
+        if checkpointing == "reentrant" and (explained := refused(error)) is not None:
+            raise explained from error
         raise RefusedBatchError(
             f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "
             f"{type(error).__name__}: {error}",

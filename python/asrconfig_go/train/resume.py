@@ -18,7 +18,7 @@ from .._core.output import logger
 from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
-from ..plan.argument_check import BATCH_FIELDS
+from ..plan.plan_record import BATCH_FIELDS
 from ..plan.training_arguments import REPORTED
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
 from .run_record import ModelRecord, RunRecord, folder_of

@@ -18,7 +18,7 @@ from .._core.modules import all_tensors, changing_tensors, checkpoint_options, s
 from .._core.output import listed, logger
 from .._core.random_state import rng_state, set_rng_state
 from ..plan.plan_record import RECOMPUTING, PlanRecord
-from ..predict.memory_model import recomputes
+from ..predict.trainer_settings import recomputes
 
 _INITIAL_STATE = "initial-state.pt"
 CALLBACKS_FILE = "asrconfig_callbacks.pt"

@@ -18,7 +18,7 @@ from transformers.trainer_callback import TrainerCallback
 from .._core.batches import time_axis
 from .._core.render import GIB, plural
 from ..errors import InvalidArgumentError
-from ..predict.opened_trace import GRID_S, fits_in
+from ..predict.length_table import GRID_S, fits_in
 from .alerts import BestEffort
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import TrainingArguments
 
-    from ..plan.time_estimates import MeasuredStep, StepRecord, StepSettings
+    from ..plan.step_calibrations import MeasuredStep, StepRecord
+    from ..predict.memory_settings import MemorySettings
 
 
 class CPUMoments:
@@ -154,7 +155,7 @@ class StepTimes:
             self._step.micro_batches.append((clips, max(SHORTEST_S, round(seconds, 1))))
 
     def _finish(self, args: TrainingArguments) -> None:
-        from ..plan.time_estimates import MeasuredStep
+        from ..plan.step_calibrations import MeasuredStep
 
         model, clock, noted = self._model, self._clock, self._noted
         clock.wait(noted[-1].end)
@@ -175,10 +176,10 @@ class StepTimes:
             )  # fmt: skip
 
     def _calibrated(self, args: TrainingArguments, model: Module) -> StepRecord:
-        from ..plan.time_estimates import calibrate_steps, store_step_calibration
+        from ..plan.step_calibrations import calibrate_steps, store_step_calibration
         from ..predict.model_profile import profile_model
 
-        record = calibrate_steps(model, self._gpu(), _settings(args, model), self.steps)
+        record = calibrate_steps(model, self._gpu(), _settings(args, model), self.steps, devices=args.world_size)
         if not store_step_calibration(profile_model(model), record):
             self.problem = f"{record.factor:.3g} times the estimate was not kept"
         return record
@@ -194,14 +195,14 @@ def _not_measured(args: TrainingArguments, model: Module) -> str:
     return ""
 
 
-def _settings(args: TrainingArguments, model: Module) -> StepSettings:
+def _settings(args: TrainingArguments, model: Module) -> MemorySettings:
     from .._core.modules import lora_rank
-    from ..plan.time_estimates import StepSettings
-    from ..predict.memory_model import training_settings
+    from ..predict.memory_settings import MemorySettings
+    from ..predict.trainer_settings import training_settings
 
     settings = training_settings(args, model)
     names = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
-    return StepSettings(**{name: settings[name] for name in names}, lora_rank=lora_rank(model), devices=args.world_size)
+    return MemorySettings(**{name: settings[name] for name in names}, lora_rank=lora_rank(model))
 
 
 def _gpu_name() -> str:

@@ -17,7 +17,6 @@ from asrconfig_go._core.records import to_json
 from asrconfig_go.audio.loader_rate import LoaderSettings, measure_loader
 from asrconfig_go.data.scan import DurationSettings, ScanSettings, add_durations, scan_audio
 from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.plan.gpu_comparison import CompareOptions, CompareSettings
 from asrconfig_go.plan.launch_script import LaunchSettings, launch_files
 from asrconfig_go.plan.plan_options import PlanOptions, PlanSettings
 from asrconfig_go.predict.model_profile import profile_model
@@ -83,7 +82,6 @@ def test_a_value_outside_its_set_is_refused(hint: Any) -> None:
     ("keywords", "record", "positional"),
     [
         (PlanSettings, PlanOptions, {"target_batch_size", "safety_margin"}),
-        (CompareSettings, CompareOptions, set()),
         (WatchSettings, WatchOptions, set()),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.plan import Comparison, gpu_prices
-from asrconfig_go.plan.gpu_comparison import CompareOptions
+from asrconfig_go.plan.gpu_comparison import _given
 from asrconfig_go.plan.plan_records import StepCalibration
 from asrconfig_go.predict import ModelProfile
 from html_checks import tags
@@ -210,9 +210,11 @@ def test_a_model_without_a_recording_is_to_be_traced() -> None:
 
 
 def test_options_say_the_library_nothing_for_none() -> None:
-    request = CompareOptions(calibrations={"T4": StepCalibration(1, 0.9, 1.1, 3)}).request()
-    assert "precision" not in request and "padded_s" not in request
-    assert request["calibrations"]["T4"]["steps"] == 3
+    given = _given({"precision": None, "epochs": 2, "calibrations": {"T4": StepCalibration(1, 0.9, 1.1, 3)}})
+    assert "precision" not in given and given["num_train_epochs"] == 2.0
+    assert given["calibrations"]["T4"].steps == 3
+    with pytest.raises(InvalidArgumentError, match=r"calibrations\['T4'\]"):
+        _given({"calibrations": {"T4": 1.0}})  # type: ignore[dict-item]
 
 
 def clips(tmp_path: Path) -> Path:

@@ -128,12 +128,13 @@ def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypat
     from transformers import utils
 
     from asrconfig_go.plan import training_arguments
+    from asrconfig_go.plan.argument_names import ArgumentFields
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(utils, "is_torch_tf32_available", lambda: True)
     for on in (False, True):
         plan = make_plan(**{name: on})
-        fields = training_arguments._Fields(TrainingArguments)
+        fields = ArgumentFields(TrainingArguments)
         planned = training_arguments._planned(plan, fields, {})
         training_arguments._leave_unsupported(plan, planned, {})
         assert planned[name] is on

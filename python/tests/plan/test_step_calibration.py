@@ -15,25 +15,26 @@ import asrconfig_go as ac
 from asrconfig_go._core import native
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import find_step_calibration
-from asrconfig_go.plan.time_estimates import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
+from asrconfig_go.plan.step_calibrations import MeasuredStep, calibrate_steps, store_step_calibration
+from asrconfig_go.predict.memory_settings import MemorySettings
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 
 MODEL = "tiny-wav2vec2"
-HOW = StepSettings("fp16", True)
+HOW = MemorySettings("fp16", True)
 
 
 @functools.cache
-def estimated(model: str, settings: StepSettings) -> float:
+def estimated(model: str, settings: MemorySettings) -> float:
     """Seconds of a step on a T4."""
     one = ac.estimate_step_time(
         model, "T4", batch=4, seconds=10, precision=settings.precision,
-        gradient_checkpointing=settings.gradient_checkpointing,
+        gradient_checkpointing=bool(settings.gradient_checkpointing),
     )  # fmt: skip
     return one.step_s.likely
 
 
-def measured(factor: float, settings: StepSettings = HOW, model: str = MODEL) -> Any:
+def measured(factor: float, settings: MemorySettings = HOW, model: str = MODEL) -> Any:
     step = MeasuredStep(((4, 10.0),), factor * estimated(model, settings))
     record = calibrate_steps(model, "T4", settings, [step] * 12)
     assert store_step_calibration(ac.profile_model(model), record)
@@ -60,7 +61,7 @@ def test_comparisons_use_what_was_measured_here() -> None:
 def test_the_newest_of_equal_settings_is_kept() -> None:
     measured(2.0)
     measured(3.0)
-    measured(1.5, StepSettings("fp16", False))
+    measured(1.5, MemorySettings("fp16", False))
     newest = find_step_calibration(MODEL, "T4")
     assert newest is not None and newest.factor == pytest.approx(1.5)
     with_recomputing = find_step_calibration(MODEL, "T4", gradient_checkpointing=True)

@@ -12,6 +12,7 @@ import pytest
 
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.plan import training_arguments
+from asrconfig_go.plan.argument_names import ArgumentFields
 from asrconfig_go.plan.plan_record import OverrideWarning
 from asrconfig_go.plan.training_arguments import UnsupportedSettingWarning, build
 from training_fixtures import make_plan
@@ -215,7 +216,7 @@ def test_another_number_of_devices_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_this_version_lacks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = training_arguments._Fields(TrainingArguments)
+    fields = ArgumentFields(TrainingArguments)
     del fields.types["max_grad_norm"]
     with pytest.warns(UnsupportedSettingWarning, match=r"planned max_grad_norm = 1.0: .*no setting 'max_grad_norm'"):
         planned = training_arguments._planned(make_plan(), fields, {})

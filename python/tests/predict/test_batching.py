@@ -14,8 +14,9 @@ import pytest
 from asrconfig_go._core.declared import OVERHEAD_S
 from asrconfig_go.errors import EmptyDatasetError, InfeasiblePlanError, InvalidArgumentError
 from asrconfig_go.predict import BatchingWarning, StepSampler, compare_batching, cost_of_longest, split_by_memory
+from asrconfig_go.predict.length_table import GRID_S, fits_in, memory_table
 from asrconfig_go.predict.memory_settings import Shape
-from asrconfig_go.predict.opened_trace import GRID_S, OpenedTrace, fits_in, memory_table
+from asrconfig_go.predict.opened_trace import OpenedTrace
 from asrconfig_go.predict.step_sampler import cheapest
 
 TABLE = [(s / 2, int(60 / (s / 2))) for s in range(1, 61)]

@@ -16,7 +16,7 @@ from asrconfig_go.predict import calibration
 from asrconfig_go.predict.calibration import calibrate
 from asrconfig_go.predict.memory_model import MemoryModel
 from asrconfig_go.predict.memory_settings import find_calibration
-from asrconfig_go.predict.recordings import Recording
+from asrconfig_go.predict.recordings import Recording, open_trace
 from memory_fakes import CONTEXT, MIB, FakeLibrary
 
 torch = pytest.importorskip("torch")
@@ -73,7 +73,7 @@ class FakeCuda:
 def memory_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MemoryModel]:
     monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(native, "call", FakeLibrary({"precision": "fp32"}))
-    monkeypatch.setattr(Recording, "make", lambda self, key, progress: {"trace": ""})
+    monkeypatch.setattr(Recording, "make", lambda self, key, progress: open_trace(b""))
     with MemoryModel.trace("xls-r-300m", precision="fp32", gpu="L4") as model:
         yield model
 

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.predict import MemoryModel, estimate_memory
-from asrconfig_go.predict.memory_model import training_settings
+from asrconfig_go.predict.trainer_settings import training_settings
 
 enable = getattr(transformers.PreTrainedModel, "activation_checkpointing_enable", None)
 has_depth = enable is not None and "every_n_layers" in inspect.signature(enable).parameters

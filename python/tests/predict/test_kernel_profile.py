@@ -15,8 +15,9 @@ from asrconfig_go.benchmark import kernel_timing
 from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import find_step_calibration
-from asrconfig_go.plan.time_estimates import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
+from asrconfig_go.plan.step_calibrations import MeasuredStep, calibrate_steps, store_step_calibration
 from asrconfig_go.predict.hardware import kernel_profile, known_kernel_profiles, store_kernel_table
+from asrconfig_go.predict.memory_settings import MemorySettings
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 
@@ -101,7 +102,7 @@ def test_calibrations_rest_on_the_table_of_their_day() -> None:
     path = store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
     took = 2 * ac.estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10).step_s.likely
     steps = [MeasuredStep(((4, 10.0),), took)]
-    record = calibrate_steps("wav2vec2-base", "T4", StepSettings("fp16", False), steps)
+    record = calibrate_steps("wav2vec2-base", "T4", MemorySettings("fp16", False), steps)
     assert record.factor == pytest.approx(2)
     assert record.kernels == "2026-03-01"
     assert store_step_calibration(ac.profile_model("wav2vec2-base"), record)

@@ -15,7 +15,7 @@ import pytest
 from asrconfig_go._core import native
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.predict import MemoryEstimate, MemoryModel, estimate_memory
-from asrconfig_go.predict.estimate import snapshot_of
+from asrconfig_go.predict.snapshot import snapshot_of
 from locations import REPOSITORY
 
 TRACE = REPOSITORY / "core" / "memory" / "testdata" / "wav2vec2.trace"

@@ -13,7 +13,8 @@ import pytest
 
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.predict import ModelProfile
-from asrconfig_go.trace.model import Model, structure_of
+from asrconfig_go.trace.model import Model
+from asrconfig_go.trace.model_structure import structure_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -15,7 +15,7 @@ from transformers import PretrainedConfig
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard.training_report import Change
-from asrconfig_go.plan.argument_check import BATCH_FIELDS
+from asrconfig_go.plan.plan_record import BATCH_FIELDS
 from asrconfig_go.plan.training_arguments import REPORTED
 from asrconfig_go.train.guarded_training import GuardedTraining
 from asrconfig_go.train.resume import check_model, model_record, use_run_batch

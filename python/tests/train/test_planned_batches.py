@@ -18,7 +18,7 @@ from asrconfig_go._core.modules import checkpoints
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard.guard import Guard
 from asrconfig_go.manager import ASRConfigManager
-from asrconfig_go.predict.memory_model import recomputes
+from asrconfig_go.predict.trainer_settings import recomputes
 from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, check_same_plan, is_in_order, memory_limit
 from cuda_fakes import cuda_has
 from speech_models import wav2vec2

@@ -17,8 +17,9 @@ pytest.importorskip("transformers")
 from transformers import TrainerCallback
 
 import asrconfig_go as ac
-from asrconfig_go.plan import find_step_calibration, time_estimates
-from asrconfig_go.plan.time_estimates import MeasuredStep, recorded_step
+from asrconfig_go.plan import find_step_calibration, step_calibrations
+from asrconfig_go.plan.step_calibrations import MeasuredStep
+from asrconfig_go.predict.memory_model import open_model
 from asrconfig_go.watch import step_times
 from asrconfig_go.watch.step_times import ENOUGH, NOTED, SKIPPED, CPUMoments, GPUMoments, StepTimes
 from speech_models import wav2vec2
@@ -218,13 +219,13 @@ def test_nothing_is_traced_or_awaited_before_the_training_ends(tmp_path: Path, m
 
     def traced(*arguments: Any, **settings: Any) -> Any:
         order.append("trace")
-        return recorded_step(*arguments, **settings)
+        return open_model(*arguments, **settings)
 
     def waits(self: Any, end: float) -> None:
         order.append("wait")
 
     monkeypatch.setattr(step_times, "_gpu_name", lambda: "Tesla T4")
-    monkeypatch.setattr(time_estimates, "recorded_step", traced)
+    monkeypatch.setattr(step_calibrations, "open_model", traced)
     monkeypatch.setattr(CPUMoments, "wait", waits)
     run, times = watched(tmp_path, epochs=20, others=[Steps()])
     noted = SKIPPED + NOTED
