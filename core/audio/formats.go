@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/amr"
@@ -53,15 +54,6 @@ var formats = []format{
 // sniffLen is how many bytes the magic table looks at.
 const sniffLen = 32
 
-func sniff(head []byte) *format {
-	for i := range formats {
-		if formats[i].magic(head) {
-			return &formats[i]
-		}
-	}
-	return nil
-}
-
 func prefix(magic string) func([]byte) bool {
 	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 }
@@ -71,17 +63,19 @@ func parse(s *media.File) (media.Info, error) {
 		return media.Info{}, media.Corrupt("is empty")
 	}
 	base := mpeg.SkipID3(s)
-	format := sniff(s.At(base, sniffLen))
+	head := s.At(base, sniffLen)
+	at := slices.IndexFunc(formats, func(f format) bool { return f.magic(head) })
 	if base > 0 {
 		s.Mark(base)
 	}
 	switch {
-	case format == nil: // or frames after something else
+	case at < 0: // or frames after something else
 		return mpeg.Parse(s, base)
-	case format.parse == nil:
-		return media.Info{}, media.Unsupported("is %s, which is not supported yet", format.name)
+	case formats[at].parse == nil:
+		return media.Info{}, media.Unsupported("is %s, which is not supported yet",
+			formats[at].name)
 	}
-	return format.parse(s, base)
+	return formats[at].parse(s, base)
 }
 
 // Extensions lists the file extensions, lower case with their dot, that a folder scan takes for

@@ -42,7 +42,9 @@ func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 		if err := c.clips.read(piece.Page, piece.Columns); err != nil {
 			return err
 		}
-		p.add(piece.Page.Count, len(piece.Page.Errors))
+		p.Total.Add(int64(piece.Page.Count))
+		p.Done.Add(int64(piece.Page.Count))
+		p.Bad.Add(int64(len(piece.Page.Errors)))
 		return nil
 	}
 	if piece.Arrow != nil {

@@ -151,7 +151,11 @@ func (m *manifest) jsonRow(number int, line []byte) error {
 	if m.wanted.Texts {
 		r.text = textOf(text)
 	}
-	r.extra = m.listing.values(func(name string) *string { return extraOf(row.field(name)) })
+	if m.listing != nil {
+		for _, name := range m.listing.wanted {
+			r.extra = append(r.extra, extraOf(row.field(name)))
+		}
+	}
 	m.add(r)
 	return nil
 }

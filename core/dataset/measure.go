@@ -67,8 +67,8 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		if borrowed(entries) {
-			<-finished
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil }) {
+			<-finished // with the caller's memory
 		}
 	}
 	if p := defect.Load(); p != nil {
@@ -91,11 +91,6 @@ func measureSome(entries []entry, rows []row, c *reader, p *Progress) {
 	}
 	p.Done.Add(int64(len(entries)))
 	p.Bad.Add(int64(bad))
-}
-
-// borrowed reports whether there is memory of the caller among the entries.
-func borrowed(entries []entry) bool {
-	return slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil })
 }
 
 // guarded turns a panic over one file into a bad file. Parsers keep no state, so the others are not
@@ -227,18 +222,9 @@ func why(err error) string {
 // manyFiles is from where on memory counts more than the time that saving it takes.
 const manyFiles = 1 << 16
 
-// gcPercent is how much garbage may lie beside what is in use while many files are scanned.
+// gcPercent is how much garbage may lie beside what is in use while many files are scanned, in the
+// whole process.
 const gcPercent = 30
-
-// limitGC keeps the heap close to what is in use until end is called, when there are many files. The
-// setting is that of the whole process.
-func limitGC(files int) (end func()) {
-	if files < manyFiles {
-		return func() {}
-	}
-	before := debug.SetGCPercent(gcPercent)
-	return func() { debug.SetGCPercent(before) }
-}
 
 // ReturnMemory returns the system back what a scan of so many files needed and no longer does; it
 // takes some milliseconds where they are many, and nothing otherwise.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
@@ -104,7 +105,9 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	r.Paths = nil // the entries have them
 	picked, sample := subsample(entries, r.SampleSize, r.Seed)
 	files := len(picked)
-	defer limitGC(files)()
+	if files >= manyFiles { // it is set back when the scan ends
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	}
 	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
 	}

@@ -72,12 +72,6 @@ type Progress struct {
 	Bad   atomic.Int64 // of them unusable
 }
 
-func (p *Progress) add(clips, bad int) {
-	p.Total.Add(int64(clips))
-	p.Done.Add(int64(clips))
-	p.Bad.Add(int64(bad))
-}
-
 // Result is the sum and the parts.
 type Result struct {
 	Profile profile.Dataset

@@ -63,17 +63,6 @@ func (t *Table) names(row object) {
 
 func (o object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// values are those of the columns that are asked for.
-func (t *Table) values(valueOf func(name string) *string) (values []*string) {
-	if t == nil {
-		return nil
-	}
-	for _, name := range t.wanted {
-		values = append(values, valueOf(name))
-	}
-	return values
-}
-
 func (t *Table) fill(entries []entry) {
 	t.Rows = make([]TableRow, len(entries))
 	for i := range entries {

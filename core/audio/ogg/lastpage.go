@@ -114,7 +114,7 @@ func pageStub(b []byte, off int64) (page, bool) {
 // else 0.
 func (l *link) claimOf(broken page, from int64) int64 {
 	if reach := broken.granule - from; reach <= 0 ||
-		reach > int64(broken.packets+1)*l.audio.maxSamples() {
+		reach > int64(broken.packets+1)*l.audio.maxSamples {
 		return 0
 	}
 	return broken.granule

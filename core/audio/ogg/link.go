@@ -17,17 +17,17 @@ const (
 // stream is one audio stream, as described by its first packet.
 type stream struct {
 	mapping
-	serial  uint32
-	info    media.Info // all but the duration
-	headers int        // packets before the first that holds sound, 0 if unknown
-	skip    int64      // samples at the start that decoders drop
-	trims   bool       // decoders drop samples before position 0, though of no more than one packet
-	claimed int64      // samples that the header claims; 0 when it does not
+	maxSamples int64 // no packet gives more
+	serial     uint32
+	info       media.Info // all but the duration
+	headers    int        // packets before the first that holds sound, 0 if unknown
+	skip       int64      // samples at the start that decoders drop
+	trims      bool       // decoders drop samples before position 0, though of no more than one packet
+	claimed    int64      // samples that the header claims; 0 when it does not
 }
 
 // mapping counts the samples that a decoder makes of packets.
 type mapping interface {
-	maxSamples() int64 // no packet gives more
 	// plain reports, from the first page with sound and the first bytes of its first packet,
 	// whether it starts at sample 0.
 	plain(p page, packet []byte) bool
@@ -129,7 +129,7 @@ func (l *link) findStart(s *media.File, headers int, end int64) error {
 		return nil
 	}
 	if err := a.setup(s, end); err != nil {
-		if p.granule > int64(p.packets)*a.maxSamples() {
+		if p.granule > int64(p.packets)*a.maxSamples {
 			return err
 		}
 		return nil

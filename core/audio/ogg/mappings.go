@@ -19,17 +19,16 @@ func parseVorbisHead(b []byte) (*stream, error) {
 		return nil, err
 	}
 	info := media.Info{SampleRate: head.Rate, Channels: head.Channels, Codec: "vorbis"}
-	return &stream{mapping: vorbisMapping{head}, info: info, headers: vorbisHeaders, trims: true},
-		nil
+	return &stream{mapping: vorbisMapping{head}, maxSamples: head.MaxPacketSamples(), info: info,
+		headers: vorbisHeaders, trims: true}, nil
 }
 
-func (v vorbisMapping) maxSamples() int64           { return v.head.MaxPacketSamples() }
 func (v vorbisMapping) samples(packet []byte) int64 { return v.head.Samples(packet) }
 
 // plain: a later start shows when the packets cannot reach so far. Where the page lies within the
 // first read, they are counted.
 func (v vorbisMapping) plain(p page, _ []byte) bool {
-	return p.granule <= int64(p.packets)*v.maxSamples() && p.next() > media.HeadLen
+	return p.granule <= int64(p.packets)*v.head.MaxPacketSamples() && p.next() > media.HeadLen
 }
 
 // setup finds the modes at the end of the setup header, the last packet before the sound.
@@ -52,11 +51,10 @@ func parseOpusHead(b []byte) (*stream, error) {
 		return nil, err
 	}
 	info := media.Info{SampleRate: codec.OpusRate, Channels: head.Channels, Codec: "opus"}
-	return &stream{mapping: opusMapping{}, info: info, headers: opusHeaders, skip: head.PreSkip},
-		nil
+	return &stream{mapping: opusMapping{}, maxSamples: codec.MaxOpusSamples, info: info,
+		headers: opusHeaders, skip: head.PreSkip}, nil
 }
 
-func (opusMapping) maxSamples() int64              { return codec.MaxOpusSamples }
 func (opusMapping) setup(*media.File, int64) error { return nil }
 func (opusMapping) samples(packet []byte) int64    { return codec.OpusSamples(packet) }
 
@@ -90,11 +88,10 @@ func parseFLACHead(b []byte) (*stream, error) {
 	if headers > 0 {
 		headers++ // this one is not among them
 	}
-	return &stream{mapping: flacMapping{si}, info: flac.InfoOf(si), headers: headers,
-		claimed: int64(si.NSamples)}, nil
+	return &stream{mapping: flacMapping{si}, maxSamples: flac.MaxFrameSamples, info: flac.InfoOf(si),
+		headers: headers, claimed: int64(si.NSamples)}, nil
 }
 
-func (flacMapping) maxSamples() int64              { return flac.MaxFrameSamples }
 func (flacMapping) setup(*media.File, int64) error { return nil }
 
 // plain: the frames of a stream are nearly always of one length.
@@ -137,11 +134,11 @@ func parseSpeexHead(b []byte) (*stream, error) {
 				"support", frames, frame, extra)
 	}
 	info := media.Info{SampleRate: int(rate), Channels: int(channels), Codec: "speex"}
-	return &stream{mapping: speex(frame * max(1, frames)), info: info, headers: 2 + int(extra),
+	samples := frame * max(1, frames)
+	return &stream{mapping: speex(samples), maxSamples: samples, info: info, headers: 2 + int(extra),
 		trims: true}, nil
 }
 
-func (x speex) maxSamples() int64              { return int64(x) }
 func (x speex) setup(*media.File, int64) error { return nil }
 func (x speex) samples([]byte) int64           { return int64(x) }
 

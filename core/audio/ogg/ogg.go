@@ -147,7 +147,7 @@ func (l *link) length(s *media.File, last lastPage) (samples, claimed int64, err
 	a := l.audio
 	front := l.start + a.skip
 	samples = max(0, last.granule-front)
-	if samples/a.maxSamples() > s.Size {
+	if samples/a.maxSamples > s.Size {
 		return 0, 0, media.Corrupt("ends at sample %d, more than %d bytes can hold", last.granule,
 			s.Size)
 	}

@@ -4,6 +4,7 @@ package riff
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/audio/pcm"
@@ -125,12 +126,7 @@ func (st *chunkStyle) reachEnd(s *media.File, off int64) bool {
 }
 
 func printable(id [4]byte) bool {
-	for _, b := range id {
-		if b < ' ' || b > '~' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(id[:], func(b byte) bool { return b < ' ' || b > '~' })
 }
 
 // isOpen reports whether a chunk has a 32-bit size that means nothing: there is less, or more that
