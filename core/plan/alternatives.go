@@ -27,10 +27,10 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
 		s.alternative(d, f, batchName(b), text, nil, b, s.whyNot(f, b))
 	}
 	for _, other := range ranked[1:] {
-		text := fmt.Sprintf("%s of %s at once",
-			s.rows().Count(other.memory.Largest(s.clips.longest())),
+		most := other.memory.Largest(s.clips.longest())
+		text := fmt.Sprintf("%s of %s at once", s.rows().Count(most),
 			s.rows().Length(s.clips.longest()))
-		peak := s.peak(other, max(1, other.memory.Largest(s.clips.longest())))
+		peak := s.peak(other, most)
 		s.alternative(d, f, other.checkpointing.With()+", "+other.precision, text, &peak.Bytes,
 			other.chosen, "")
 	}

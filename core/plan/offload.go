@@ -43,8 +43,8 @@ func (s *search) pinnedBytes(f evaluated) float64 {
 	if !f.checkpointing.Offload || len(f.traced.Peaks) == 0 {
 		return 0
 	}
-	bytes := float64(s.peak(f, max(1,
-		f.memory.Largest(s.clips.longest()))).PinnedBytes) * float64(s.pool.count)
+	most := f.memory.Largest(s.clips.longest())
+	bytes := float64(s.peak(f, most).PinnedBytes) * float64(s.pool.count)
 	if !s.clips.oneLength() {
 		bytes *= 2
 	}

@@ -64,13 +64,12 @@ func Next(s State) (Decision, error) {
 		return Decision{}, err
 	}
 	stop := s.stop(limit)
-	if stop == "" && !s.CannotSplit {
-		return s.halved(limit), nil
-	}
 	d := Decision{MicroBatch: s.MicroBatch, Retries: s.Retries, MaybeRetries: s.MaybeRetries,
 		Reason: stop}
 	one := s.MicroBatch == 1
 	switch {
+	case stop == "" && !s.CannotSplit:
+		d.halve(s.Class, limit)
 	case s.Class != GPUOOM && s.Class != Maybe:
 		d.Action = Raise
 	case s.CannotSplit && s.Repeated && s.Evaluation:
@@ -135,13 +134,12 @@ func (s State) more(limit int) string {
 	return ""
 }
 
-func (s State) halved(limit int) Decision {
-	d := Decision{Action: Shrink, MicroBatch: s.MicroBatch / 2, Retries: s.Retries + 1,
-		MaybeRetries: s.MaybeRetries}
-	if s.Class == Maybe {
+func (d *Decision) halve(class Class, limit int) {
+	d.Action, d.Retries = Shrink, d.Retries+1
+	if class == Maybe {
 		d.MaybeRetries++
 	}
-	d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d", d.Retries, limit, s.MicroBatch,
-		d.MicroBatch)
-	return d
+	d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d", d.Retries, limit, d.MicroBatch,
+		d.MicroBatch/2)
+	d.MicroBatch /= 2
 }
