@@ -191,7 +191,7 @@ func (s *batchSearch) first(row, near int) (int, error) {
 		if err := s.traced(row, provingBatches[:1], provingBatches); err != nil {
 			return 0, err
 		}
-		other, err := s.answering(row, otherBatch)
+		other, _, err := s.answering(row, otherBatch)
 		if s.ByBatch = other != nil; s.ByBatch || err != nil {
 			return min(max(2, near), s.Most), err
 		}
@@ -231,11 +231,11 @@ func (s *batchSearch) extrapolated(row int) (int, error) {
 func (s *batchSearch) traced(row int, batches, instead []int64) error {
 	var missing []int64
 	for _, batch := range batches {
-		a, err := s.answering(row, batch)
+		m, _, err := s.answering(row, batch)
 		if err != nil {
 			return err
 		}
-		if a == nil {
+		if m == nil {
 			missing = append(missing, batch)
 		}
 	}
@@ -250,16 +250,16 @@ func (s *batchSearch) traced(row int, batches, instead []int64) error {
 
 // peaks of a batch, and whether it fits below a limit without giving cached memory back.
 func (s *batchSearch) peaks(row, batch int, limit *uint64) (p Peaks, fits bool, err error) {
-	a, err := s.answering(row, int64(batch))
+	m, shape, err := s.answering(row, int64(batch))
 	if err != nil {
 		return p, false, err
 	}
-	if a == nil {
+	if m == nil {
 		return p, false, &Missing{row, []int64{int64(batch)}}
 	}
-	q := s.question(a.shape)
+	q := s.question(shape)
 	q.LimitBytes, q.KeepCache = limit, limit != nil
-	player, plan, err := a.model.player(q)
+	player, plan, err := m.player(q)
 	if err != nil {
 		return p, false, err
 	}
@@ -267,33 +267,28 @@ func (s *batchSearch) peaks(row, batch int, limit *uint64) (p Peaks, fits bool, 
 	return peaksOf(player), full == nil, err
 }
 
-// answering is the trace that answers for a batch, and the shape that it is asked about.
-type answering struct {
-	model *Model
-	shape trace.Shape
-}
-
-// answering is nil where a shape is to be traced.
-func (s *batchSearch) answering(row int, batch int64) (*answering, error) {
+// answering is the trace that answers for a batch, nil where one is to be made, and the shape that
+// it is asked about.
+func (s *batchSearch) answering(row int, batch int64) (*Model, trace.Shape, error) {
 	asked := s.shape(row, batch)
 	if !s.Exactly {
-		return &answering{s.model, asked}, nil
+		return s.model, asked, nil
 	}
 	if exact, err := s.determines(s.model, asked); exact || err != nil {
-		return &answering{s.model, asked}, err
+		return s.model, asked, err
 	}
 	r := s.Rows[row]
 	for i := len(r.Traces) - 1; i >= 0; i-- {
 		m, err := s.open(r.Traces[i])
 		if err != nil {
-			return nil, err
+			return nil, asked, err
 		}
 		made := trace.Shape{Batch: batch, Length: r.RealLength, Labels: r.RealLabels}
 		if exact, err := s.determines(m, made); exact || err != nil {
-			return &answering{m, made}, err
+			return m, made, err
 		}
 	}
-	return nil, nil
+	return nil, asked, nil
 }
 
 func (s *batchSearch) determines(m *Model, shape trace.Shape) (bool, error) {

@@ -96,7 +96,11 @@ func (m *Model) playWindows(p *replay.Player, windows [][][3]int64, t *totals) e
 		}
 		p.Abandon(full)
 	}
-	t.done(p)
+	t.Retries = p.Allocator.Stats().Retries
+	if t.MicroBatches > 0 {
+		mean, byTime := t.sum/float64(t.MicroBatches), t.weighted/t.weight
+		t.MeanPeak, t.MeanByTime = &mean, &byTime
+	}
 	return nil
 }
 
@@ -156,14 +160,6 @@ func (t *totals) add(s replay.Segment, peaks Peaks, complete bool) {
 		t.overhead
 	t.MicroBatches++
 	t.sum, t.weighted, t.weight = t.sum+peak, t.weighted+cost*peak, t.weight+cost
-}
-
-func (t *totals) done(p *replay.Player) {
-	t.Retries = p.Allocator.Stats().Retries
-	if t.MicroBatches > 0 {
-		mean, byTime := t.sum/float64(t.MicroBatches), t.weighted/t.weight
-		t.MeanPeak, t.MeanByTime = &mean, &byTime
-	}
 }
 
 // checkWindows counts the micro-batches of a request that is in range, and finds the largest.

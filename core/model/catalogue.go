@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	_ "embed"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,23 +47,14 @@ type counted struct {
 	FrontEndAdafactor int64 `json:"front_end_adafactor"` // bytes of Adafactor's state for them
 }
 
-type index struct {
-	entries []entry
-	byName  map[string]int     // normalised spelling -> entry
-	counts  map[string]counted // by ID
-}
-
-var catalogue = sync.OnceValue(func() index {
-	in := index{jsontext.Embedded[[]entry]("core/model/catalogue.json", catalogueJSON),
-		map[string]int{},
-		jsontext.Embedded[map[string]counted]("core/model/counts.json", countsJSON)}
-	for i, e := range in.entries {
-		for _, spelling := range e.spellings() {
-			in.byName[spelling] = i
-		}
-	}
-	return in
-})
+var (
+	catalogue = sync.OnceValue(func() []entry {
+		return jsontext.Embedded[[]entry]("core/model/catalogue.json", catalogueJSON)
+	})
+	countsByID = sync.OnceValue(func() map[string]counted {
+		return jsontext.Embedded[map[string]counted]("core/model/counts.json", countsJSON)
+	})
+)
 
 // spellings are the normalised names of a model, with and without its owner.
 func (e entry) spellings() (names []string) {
@@ -74,7 +66,7 @@ func (e entry) spellings() (names []string) {
 }
 
 // Names lists the known models by their ID on the Hugging Face Hub.
-func Names() []string { return idsOf(catalogue().entries) }
+func Names() []string { return idsOf(catalogue()) }
 
 func idsOf(entries []entry) []string {
 	ids := make([]string, len(entries))
@@ -106,19 +98,22 @@ func find(name string) (entry, error) {
 			"pass a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes",
 			len(name))
 	}
-	in := catalogue()
-	i, ok := in.byName[normalise(name)]
-	if !ok {
-		return entry{}, fault.New(fault.NotFound,
-			"known names like it: "+strings.Join(in.closest(name), ", ")+
-				"; or pass the live module, its config or a folder with config.json",
-			"no known model is named %q", fault.Shorten(name))
+	wanted := normalise(name)
+	for _, e := range catalogue() {
+		if slices.Contains(e.spellings(), wanted) {
+			return e, nil
+		}
 	}
-	return in.entries[i], nil
+	wanted = wanted[strings.LastIndexByte(wanted, '/')+1:] // its owner aside
+	closest := idsOf(fault.Closest(3, wanted, catalogue(), entry.spellings))
+	return entry{}, fault.New(fault.NotFound,
+		"known names like it: "+strings.Join(closest, ", ")+
+			"; or pass the live module, its config or a folder with config.json",
+		"no known model is named %q", fault.Shorten(name))
 }
 
 func fromName(r Request) (profile.Model, error) {
-	id, counts := r.Name, catalogue().counts
+	id, counts := r.Name, countsByID()
 	if _, there := counts[id]; !there { // but for the tiny ones, a name of the catalogue
 		entry, err := find(r.Name)
 		if err != nil {
@@ -160,13 +155,6 @@ func Config(name string) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
-	return Published{entry.ID,
-		cmp.Or(entry.ClassName, catalogue().counts[entry.ID].ClassName), entry.Config}, nil
-}
-
-// closest returns the three IDs with the spelling nearest to the name, its owner aside.
-func (in index) closest(name string) []string {
-	wanted := normalise(name)
-	wanted = wanted[strings.LastIndexByte(wanted, '/')+1:]
-	return idsOf(fault.Closest(3, wanted, in.entries, entry.spellings))
+	return Published{entry.ID, cmp.Or(entry.ClassName, countsByID()[entry.ID].ClassName),
+		entry.Config}, nil
 }

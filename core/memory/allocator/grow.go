@@ -59,7 +59,8 @@ func (a *Allocator) reserve(bytes uint64) bool {
 	if a.settings.Limit > 0 && a.stats.Reserved+bytes > a.settings.Limit {
 		return false
 	}
-	a.stats.reserve(bytes)
+	a.stats.Reserved += bytes
+	a.stats.PeakReserved = max(a.stats.PeakReserved, a.stats.Reserved)
 	return true
 }
 
@@ -128,41 +129,25 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 // excess is gone or nothing more can go.
 func (a *Allocator) collectGarbage() {
 	threshold := uint64(a.settings.GarbageCollectionThreshold * float64(a.allowed))
-	if a.stats.Reserved <= threshold {
-		return
-	}
-	excess, collected := a.stats.Reserved-threshold, uint64(0)
-	candidates, ages := a.unsplit()
-	for freed := true; freed && collected < excess && len(candidates) > 0; {
-		freed = false
-		mean := float64(ages) / float64(len(candidates))
-		young := candidates[:0]
+	age := func(index int32) uint64 { return a.large.searches - a.blocks[index].sinceCall }
+	candidates := slices.DeleteFunc(a.freeBlocks(&a.large), func(index int32) bool {
+		return a.blocks[index].split()
+	})
+	for freed := true; freed && a.stats.Reserved > threshold; {
+		ages, before := uint64(0), len(candidates)
 		for _, index := range candidates {
-			b := &a.blocks[index]
-			age := a.large.searches - b.sinceCall
-			if b.expandable || float64(age) < mean {
-				young = append(young, index)
-				continue
+			ages += age(index)
+		}
+		candidates = slices.DeleteFunc(candidates, func(index int32) bool {
+			young := float64(age(index)) < float64(ages)/float64(before)
+			if young || a.blocks[index].expandable {
+				return false
 			}
-			freed = true
-			collected += b.size
-			ages -= age
 			a.release(&a.large, index)
-		}
-		candidates = young
+			return true
+		})
+		freed = len(candidates) < before
 	}
-}
-
-// unsplit lists the free blocks of the large pool that are whole segments, with the sum of their
-// ages.
-func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
-	for _, index := range a.freeBlocks(&a.large) {
-		if b := &a.blocks[index]; !b.split() {
-			candidates = append(candidates, index)
-			ages += a.large.searches - b.sinceCall
-		}
-	}
-	return candidates, ages
 }
 
 // unboundedRange is the address space of an expandable segment on a device of unknown size.

@@ -43,11 +43,6 @@ func (s *Stats) free(size, requested uint64) {
 	s.Requested -= requested
 }
 
-func (s *Stats) reserve(size uint64) {
-	s.Reserved += size
-	s.PeakReserved = max(s.PeakReserved, s.Reserved)
-}
-
 // Action is a kind of change.
 type Action uint8
 

@@ -25,11 +25,9 @@ func (f *Fitter) multiples(t tier, sizes []int64) (fitting []Formula) {
 func proportional(a, b []int64) bool {
 	top := largest(b)
 	for i := range a {
-		if uint64(a[i])*uint64(b[top]) != uint64(a[top])*uint64(b[i]) { // most candidates end here
-			return false
-		}
-		high, _ := bits.Mul64(uint64(a[i]), uint64(b[top]))
-		if other, _ := bits.Mul64(uint64(a[top]), uint64(b[i])); high != other {
+		high, low := bits.Mul64(uint64(a[i]), uint64(b[top]))
+		otherHigh, otherLow := bits.Mul64(uint64(a[top]), uint64(b[i]))
+		if low != otherLow || high != otherHigh {
 			return false
 		}
 	}
