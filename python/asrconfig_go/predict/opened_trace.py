@@ -149,9 +149,15 @@ class OpenedTrace(InputLengths):
         return list(native.call("memory.largest", request)["batches"])
 
     def beside_inputs(self, limit_bytes: int, clips: int, longest_s: float) -> int:
-        """What a limit leaves for the micro-batches of a step whose clips are on the GPU as one batch; at least 1 byte.
+        """What a limit leaves for the micro-batches of a step that is on the GPU as one collated batch.
 
-        ``limit_bytes`` is what the allocator may reserve in all; the ``clips`` are padded to ``longest_s`` seconds.
+        Args:
+            limit_bytes: What the allocator may reserve in all.
+            clips: The clips of the step.
+            longest_s: The seconds to which they are padded.
+
+        Returns:
+            The limit without the inputs of the step; at least 1.
         """
         shape = Shape(2, longest_s)  # formulas cover batches of two and more clips
         step = native.call("memory.simulate", {**self._question(shape, "train"), "limit_bytes": None, "steps": 1})
@@ -250,9 +256,17 @@ class OpenedTrace(InputLengths):
             self._shapes.close()
 
     def evaluated(self, shape: Shape) -> dict[str, Any]:
-        """Simulate evaluation batches of one shape by the library's ``memory.simulate``, without a limit.
+        """Simulate evaluation batches of one shape, without a limit.
 
-        Raises ``UnsupportedError`` where the trace has no evaluation, or none of this shape, else as ``step_request``.
+        Args:
+            shape: The batch.
+
+        Returns:
+            The answer of the library's ``memory.simulate``.
+
+        Raises:
+            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
+            UnsupportedError: The trace has no evaluation, or none of this shape.
         """
         return dict(native.call("memory.simulate", {**self.step_request(shape, "evaluate"), "limit_bytes": None}))
 
@@ -262,9 +276,16 @@ class OpenedTrace(InputLengths):
         return 1.0 if self.calibration is None else self.calibration.factor
 
     def common_request(self, limit: int | None) -> dict[str, Any]:
-        """The part that all requests to the library share, for a limit in bytes of what the allocator may reserve.
+        """Build the part that all requests to the library share.
 
-        Raises ``InvalidArgumentError`` where the memory model is closed.
+        Args:
+            limit: The bytes that the allocator may reserve in all; None for no limit.
+
+        Returns:
+            The fields of the request.
+
+        Raises:
+            InvalidArgumentError: The memory model is closed.
         """
         if not self.is_open:
             raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
@@ -279,10 +300,18 @@ class OpenedTrace(InputLengths):
         }
 
     def step_request(self, shape: Shape, kind: str = "train") -> dict[str, Any]:
-        """The request to ``"train"`` or ``"evaluate"`` with one shape, which is traced first where no formula is exact.
+        """Build the request for steps or evaluations of one shape, which is traced first where no formula is exact.
 
-        Raises ``InvalidArgumentError`` for a clip or text that is longer than the model takes, and where the memory
-        model is closed, ``UnsupportedError`` for a shape that cannot be traced.
+        Args:
+            shape: The micro-batch.
+            kind: ``"train"`` or ``"evaluate"``.
+
+        Returns:
+            The fields of the request.
+
+        Raises:
+            InvalidArgumentError: A clip or text is longer than the model takes, or the memory model is closed.
+            UnsupportedError: The shape cannot be traced.
         """
         request = self._question(shape, kind)
         return request if self._shapes is None else self._shapes.exactly(request)
