@@ -207,10 +207,10 @@ class Guard(Guarded):
         if self._options.preflight and not self._engine.splitting.is_shared:
             from ..predict.worst_batch import preflight
 
-            trainer, longest = self.trainer, self._options.preflight
+            longest = self._options.preflight
             seconds = None if longest is True else float(longest)
             with self._ranks.joined():
-                self.preflight = preflight(trainer, self._rehearse, optimizer=trainer.optimizer, seconds=seconds)
+                self.preflight = preflight(self.trainer, self._rehearse, seconds)
 
     def _look_up_rule(self) -> None:
         """Look up the loss in the table. Where it is unknown, log the consequences, or raise if an option needs it."""

@@ -224,28 +224,21 @@ def _rehearsal_text(r: Rehearsal) -> str:
     return f"{r.place}: {plural(r.samples, 'sample')}{length} ({r.source}): {fits}"
 
 
-def preflight(
-    trainer: Trainer,
-    rehearse: Rehearse,
-    *,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch | None = None,
-    seconds: float | None = None,
-) -> PreflightReport:
+def preflight(trainer: Trainer, rehearse: Rehearse, seconds: float | None = None) -> PreflightReport:
     """Allocate the optimizer's states, and with them try the worst batches of training and evaluation.
 
     ``rehearse(place, batch)`` computes a batch as a step of ``"training"`` or ``"evaluation"`` does, in pieces as large
-    as fit; it may return their size. Batches are the longest clips by the dataset's column of lengths, or else
-    ``batch`` (the first) or the first clips, stretched to ``seconds`` if that is given. Everything is as before
-    afterwards. Raises ``InfeasiblePlanError`` when the optimizer's states do not fit, and what ``rehearse`` raises.
+    as fit; it may return their size. Batches are the longest clips by the dataset's column of lengths, or else the
+    first clips, stretched to ``seconds`` if that is given. Everything is as before afterwards. Raises
+    ``InfeasiblePlanError`` when the optimizer's states do not fit, and what ``rehearse`` raises.
     """
     began, rehearsals, notes = time.perf_counter(), list[Rehearsal](), list[str]()
-    with untouched(trainer.model), _in_a_window(trainer), optimizer_states(optimizer) as states:
+    with untouched(trainer.model), _in_a_window(trainer), optimizer_states(trainer.optimizer) as states:
         if states.note:
             notes.append(f"{states.optimizer}: {states.note}")
-        for place, size, dataset, collated in _places(trainer, batch):
+        for place, size, dataset in _places(trainer):
             try:
-                worst, source = worst_batch(trainer, size, seconds, collated, dataset=dataset)
+                worst, source = worst_batch(trainer, size, seconds, dataset=dataset)
             except InvalidArgumentError as error:
                 notes.append(f"{place} was not tried: {error.message}")
                 continue
@@ -267,9 +260,9 @@ def _in_a_window(trainer: Trainer) -> Iterator[None]:
         yield
 
 
-def _places(trainer: Trainer, batch: Batch | None) -> Iterator[tuple[str, int, Any, Any]]:
-    yield "training", trainer.args.train_batch_size, trainer.train_dataset, batch
+def _places(trainer: Trainer) -> Iterator[tuple[str, int, Any]]:
+    yield "training", trainer.args.train_batch_size, trainer.train_dataset
     evaluated = trainer.eval_dataset
     several = evaluated.values() if isinstance(evaluated, dict) else [] if evaluated is None else [evaluated]
     for dataset in several:
-        yield "evaluation", trainer.args.eval_batch_size, dataset, None
+        yield "evaluation", trainer.args.eval_batch_size, dataset

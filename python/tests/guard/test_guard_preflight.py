@@ -173,8 +173,8 @@ class Preflight(TrainerCallback):  # type: ignore[misc]
         self.trainer, self.rehearse, self.options = trainer, Rehearsing(trainer, options.pop("limit", 99)), options
         self.report: PreflightReport | None = None
 
-    def on_train_begin(self, *args: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        self.report = preflight(self.trainer, self.rehearse, optimizer=optimizer, **self.options)
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        self.report = preflight(self.trainer, self.rehearse, **self.options)
 
 
 def trained(output: Path, kind: str, checked: bool, **options: Any) -> tuple[Any, Any, Preflight]:
@@ -232,17 +232,10 @@ def test_what_cannot_be_tried_is_said(tmp_path: Path) -> None:
     trainer = speech_trainer(tmp_path, train_dataset=Stream(), max_steps=1, eval_dataset={"a": Clips("ctc mean")})
     trainer.create_optimizer()
     rehearse = Rehearsing(trainer)
-    report = preflight(trainer, rehearse, optimizer=trainer.optimizer)
+    report = preflight(trainer, rehearse)
     assert [place for place, *_ in rehearse.seen] == ["evaluation"]
     assert report.notes[0].startswith("training was not tried: a Stream is a stream")
     assert repr(report).splitlines()[-1].startswith("  ! training was not tried")
-    trainer.eval_dataset = None
-    report = preflight(trainer, rehearse, optimizer=trainer.optimizer, batch=Clips("ctc mean")[0] | batch_of_one())
-    assert [(r.place, r.source) for r in report.rehearsals] == [("training", "the first batch")]
-
-
-def batch_of_one() -> dict[str, Any]:
-    return {name: value[None] for name, value in Clips("ctc mean")[0].items()}
 
 
 class Greedy(torch.optim.SGD):  # type: ignore[misc]
@@ -264,7 +257,7 @@ def test_states_that_do_not_fit_end_it_before_anything_is_lost(tmp_path: Path) -
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     rehearse = Rehearsing(trainer)
     with pytest.raises(InfeasiblePlanError, match=r"Greedy needs about .* of states for 65 trainable"):
-        preflight(trainer, rehearse, optimizer=trainer.optimizer)
+        preflight(trainer, rehearse)
     assert rehearse.seen == []
     assert not trainer.optimizer.state
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
@@ -282,7 +275,7 @@ def test_what_a_rehearsal_raises_passes_and_leaves_no_trace(tmp_path: Path) -> N
 
     trainer.model.fail = fails
     with pytest.raises(RuntimeError, match="size mismatch"):
-        preflight(trainer, Rehearsing(trainer), optimizer=trainer.optimizer)
+        preflight(trainer, Rehearsing(trainer))
     assert all(p.grad is grad for p, grad in zip(trainer.model.parameters(), grads, strict=True))
     assert torch.equal(torch.get_rng_state(), state)
     assert int(trainer.model.batches) == 0
