@@ -1,4 +1,4 @@
-"""What a manager does with its plan: compare, explain and save it, guard and run its training."""
+"""What a manager does with its plan: compare and explain it, guard and run its training."""
 
 from __future__ import annotations
 
@@ -130,36 +130,6 @@ class ManagedTraining:
         from .train.training_check import TrainingCheck
 
         return TrainingCheck()
-
-    def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
-        """Write a configuration as JSON, completely or not at all.
-
-        Args:
-            config: The configuration.
-            path: The file to write.
-
-        Raises:
-            NotFoundError: The file cannot be written.
-        """
-        config.save(path)
-
-    def load_config(self, path: str | os.PathLike[str]) -> TrainingConfig:
-        """Read a configuration, and use it as the plan.
-
-        Args:
-            path: A file that ``save_config`` wrote, or the output folder of a training.
-
-        Returns:
-            The configuration, also held as ``manager.config``.
-
-        Raises:
-            NotFoundError: The file does not exist.
-            CorruptFileError: The file is no JSON object.
-            InvalidArgumentError: A setting is unknown, missing or out of range.
-            VersionMismatchError: A newer version of the package wrote the file.
-        """
-        self.config = TrainingConfig.load(path)
-        return self.config
 
     def explain(self, labels: LabelReport | None = None, *, guarded: bool = True) -> Explanation:
         """Explain the plan: ``print`` it, show it in a notebook, or ``save`` it as a page, JSON or text.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
@@ -235,4 +236,34 @@ class ASRConfigManager(ManagedTraining):
         self._rule = options.rule if callable(options.rule) else None
         if isinstance(tracer, Tracer):
             add_savings(self._model, batches, self.config, self._gpu, options.lora_rank)
+        return self.config
+
+    def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
+        """Write a configuration as JSON, completely or not at all.
+
+        Args:
+            config: The configuration.
+            path: The file to write.
+
+        Raises:
+            NotFoundError: The file cannot be written.
+        """
+        config.save(path)
+
+    def load_config(self, path: str | os.PathLike[str]) -> TrainingConfig:
+        """Read a configuration, and use it as the plan.
+
+        Args:
+            path: A file that ``save_config`` wrote, or the output folder of a training.
+
+        Returns:
+            The configuration, also held as ``manager.config``.
+
+        Raises:
+            NotFoundError: The file does not exist.
+            CorruptFileError: The file is no JSON object.
+            InvalidArgumentError: A setting is unknown, missing or out of range.
+            VersionMismatchError: A newer version of the package wrote the file.
+        """
+        self.config = TrainingConfig.load(path)
         return self.config
