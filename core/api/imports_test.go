@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"core/memory/allocator":       {"core/fault"},
 	"core/memory/device":          {"core/fault", "core/gpus", "core/profile"},
 	"core/memory/sharding":        {"core/fault"},
-	"core/model":                  {"core/fault", "core/profile"},
+	"core/model":                  {"core/fault", "core/jsontext", "core/profile"},
 	"core/estimate":               {"core/fault", "core/gpus", "core/profile", "core/timing", "core/timing/kernel"},
 	"core/plan":                   {"core/batching", "core/estimate", "core/fault", "core/memory/sharding", "core/profile", "core/timing", "core/timing/kernel", "core/units"},
 	"core/recovery":               {"core/fault"},
