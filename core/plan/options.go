@@ -272,7 +272,7 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	overrides := o.beyondFormula() || o.Workers != nil ||
+	overrides := o.beyondFormula() || o.Workers != nil || o.LoaderRate != nil ||
 		o.EvaluationOptions != (EvaluationOptions{})
 	switch {
 	case o.Policy == PublishedRule && overrides:
@@ -281,7 +281,7 @@ func (o Options) checkCombinations() error {
 				"config.gradient_checkpointing = True",
 			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, "+
 				"offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, "+
-				"workers and options of evaluations", o.Policy)
+				"workers, loader_rate and options of evaluations", o.Policy)
 	case o.Streamed && o.LengthHandling != "" && !ofStreams(o.LengthHandling):
 		return fault.New(fault.InvalidArgument,
 			`choose length_handling="bucketed", or load the dataset without streaming`,

@@ -221,6 +221,7 @@ func TestInputsThatCannotBe(t *testing.T) {
 		"usable_cores":                func(in *Inputs) { in.Hardware.CPU.UsableCores = nan },
 		"num_beams is 70000":          func(in *Inputs) { in.Options.NumBeams = pointer(70000) },
 		"options of evaluations":      func(in *Inputs) { in.Options.EvalSamples = pointer(2) },
+		"workers, loader_rate and":    func(in *Inputs) { in.Options.LoaderRate = pointer(900.0) },
 		"does not accept":             func(in *Inputs) { in.Options.LengthHandling = "stratified" },
 	} {
 		in := inputs()

@@ -217,7 +217,8 @@ class ASRConfigManager(ManagedTraining):
         own_kernels = "kernel_profile" in settings
         settings = {
             **measured_values(self.hardware, model, options.precision, settings["lora_rank"], own_kernels),
-            **self._rates(), **settings, "freeze_feature_encoder": self._frozen, "streamed": self._streamed,
+            **({} if options.policy == "published" else self._rates()), **settings,
+            "freeze_feature_encoder": self._frozen, "streamed": self._streamed,
             "loss_unknown": not knows_loss(self._model),
         }  # fmt: skip
         if not records_steps(trace):

@@ -163,6 +163,7 @@ def test_the_loader_is_measured_on_the_files(make_wav: Any, tmp_path: Path) -> N
     config, manager = ac.create_optimal_config(tmp_path, XLSR, gpu="T4", trace=False, verbose=False)
     assert manager.loader is not None and manager.loader.rate > 0
     assert config.dataloader_num_workers >= 0
+    assert manager.plan(PlanOptions(policy="published")).policy == "published", "which takes no rate"
 
 
 def test_a_loader_that_cannot_be_measured_is_said(tmp_path: Path) -> None:
