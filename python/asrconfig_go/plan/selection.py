@@ -107,11 +107,12 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     to_cut = array("q", (row for row in usable if seconds[row] > chunk))
     rows = WORDS[config.row_kind]
     if not usable:
-        longest = rows.length(config.max_length_s or math.inf)
+        longest = f"{len(too_long)} are over {rows.length(config.max_length_s or 0)}, " if too_long else ""
         raise EmptyDatasetError(
-            f"no {rows.noun} is left of {len(seconds)}: {len(too_long)} are over {longest}, "
-            f"{len(unreadable)} unreadable",
-            "raise config.max_length_s, or set chunk_length_s and split the clips",
+            f"no {rows.noun} is left of {len(seconds)}: {longest}{len(unreadable)} unreadable",
+            "raise config.max_length_s, or set chunk_length_s and split the clips"
+            if too_long
+            else "scan_audio(dataset).profile.bad_files says why they cannot be read",
         )
 
     def hours(clips: array[int]) -> float:

@@ -52,10 +52,14 @@ def test_what_is_no_duration_is_refused(durations: Any) -> None:
         select_clips(durations, make_plan())
 
 
-@pytest.mark.parametrize("durations", [[], [NAN], [31.0, 40.0]])
-def test_nothing_left(durations: list[float]) -> None:
-    with pytest.raises(EmptyDatasetError, match=f"no clip is left of {len(durations)}"):
+@pytest.mark.parametrize(
+    ("durations", "why"),
+    [([], "0: 0 unreadable"), ([NAN], "1: 1 unreadable"), ([31.0, NAN], "2: 1 are over 30 s, 1 unreadable")],
+)
+def test_nothing_left(durations: list[float], why: str) -> None:
+    with pytest.raises(EmptyDatasetError, match=f"no clip is left of {why}") as caught:
         select_clips(durations, make_plan(max_length_s=30.0))
+    assert ("max_length_s" in caught.value.hint) is (31.0 in durations), "raised only where that helps"
 
 
 class Indexed:
