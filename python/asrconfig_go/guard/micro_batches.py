@@ -125,7 +125,8 @@ class MemoryBudget(Budget):
             shorter = max((step for step in self._fits if step < grid_step), default=0)
             near = max(1, self._fits.get(shorter, 1) * shorter // grid_step)  # what fits falls as lengths rise
             with by_formulas(self._memory):
-                fits = self._memory.largest_batch(grid_step * GRID_S, self._limit, near=near)
+                length = min(grid_step * GRID_S, self._memory.longest_s)
+                fits = self._memory.largest_batch(length, self._limit, near=near)
             self._fits[grid_step] = max(1, fits)
         return self._fits[grid_step]
 

@@ -30,7 +30,8 @@ def memory_table(memory: OpenedTrace, longest_s: float, limit_bytes: int | None 
 
     Args:
         memory: The memory model.
-        longest_s: The seconds of the longest clip, above 0 and up to 65536; rounded up to half a second.
+        longest_s: The seconds of the longest clip, above 0 and up to 65536; rounded up to half a second, or to the
+            longest that the model takes.
         limit_bytes: The bytes that the allocator may reserve in all; None for what the GPU of the memory model leaves.
 
     Returns:
@@ -53,8 +54,9 @@ def memory_table(memory: OpenedTrace, longest_s: float, limit_bytes: int | None 
         raise InvalidArgumentError(
             f"longest_s = {longest_s:g} is out of range", f"pass seconds above 0, up to {_LONGEST_S}"
         )
+    memory.length(longest_s)  # raises, and names this length rather than half a second more
     last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
-    lengths = [step * GRID_S for step in range(1, last + 1)]
+    lengths = [min(step * GRID_S, memory.longest_s) for step in range(1, last + 1)]
     sizes = memory.largest_batches([Shape(1, s) for s in lengths], limit_bytes)
     after = [*sizes[1:], -1]
     return tuple((s, size) for s, size, other in zip(lengths, sizes, after, strict=True) if size != other)

@@ -29,6 +29,11 @@ class InputLengths:
         """The model's name in errors."""
         return "the model"
 
+    @property
+    def longest_s(self) -> float:
+        """The seconds of the longest clip that the model takes; infinite where it takes any."""
+        return (self.fixed_length or self.max_length or math.inf) / self.length_per_second
+
     def length(self, seconds: float) -> int:
         """Return the input length of a batch whose longest clip has this duration.
 

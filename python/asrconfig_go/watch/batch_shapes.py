@@ -218,7 +218,7 @@ def by_memory(memory: MemoryModel) -> Predictor:
 
     def predict(clips: int, seconds: float) -> Excess | None:
         with by_formulas(memory):
-            estimate = memory.estimate(clips, seconds, timeline=0)
+            estimate = memory.estimate(clips, min(seconds, memory.longest_s), timeline=0)
         if estimate.fits is not False:
             return None
         peak, available = (estimate.peak_device or 0) / GIB, (target.available_bytes or limit) / GIB

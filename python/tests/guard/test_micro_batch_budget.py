@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from uneven_clips import Run
 
 class Fake:
     """A memory model in which a micro-batch may hold 8 seconds."""
+
+    longest_s = math.inf
 
     class target:
         limit_bytes: int | None = 1

@@ -31,7 +31,7 @@ class Fake(OpenedTrace):
     """A memory model in which a micro-batch may hold 60 seconds."""
 
     def __init__(self) -> None:
-        pass
+        self.length_per_second = 16_000
 
     def largest_batches(self, longest: Sequence[Shape], limit_bytes: int | None = None, **_: Any) -> list[int]:
         return [min(32, int((limit_bytes or 60) / shape.seconds)) for shape in longest]

@@ -20,7 +20,8 @@ import asrconfig_go as ac
 from asrconfig_go._core import native
 from asrconfig_go._core.modules import installed_version
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
-from asrconfig_go.predict import ModelProfile
+from asrconfig_go.guard.micro_batches import MemoryBudget
+from asrconfig_go.predict import ModelProfile, memory_table
 from asrconfig_go.predict.memory_model import MemoryModel
 from asrconfig_go.predict.memory_settings import (
     Calibration,
@@ -32,6 +33,7 @@ from asrconfig_go.predict.memory_settings import (
 )
 from asrconfig_go.predict.question import EstimatorWarning, changes_that_fit, estimate_memory
 from asrconfig_go.predict.recordings import Recording, open_trace
+from asrconfig_go.watch.batch_shapes import by_memory
 from memory_fakes import CONTEXT, MIB, PER_SECOND, RESERVED, STATIC, FakeLibrary
 
 STATIC_BYTES = sum(STATIC.values())
@@ -189,6 +191,18 @@ def test_a_model_with_fixed_input(library: FakeLibrary) -> None:
             model.estimate(2, 31.0)
         with pytest.raises(InvalidArgumentError, match="labels = 21 is more than the 20"):
             model.estimate(2, 3.0, 21)
+
+
+def test_lengths_are_rounded_up_to_the_longest_that_the_model_takes(library: FakeLibrary) -> None:
+    library.about |= {"length_per_second": 50, "max_length": 64}
+    with MemoryModel.load("any.trace", gpu="T4") as model:
+        assert model.longest_s == 1.28
+        assert memory_table(model, 1.28)[-1][0] == 1.28
+        fits = model.largest_batch(1.28)
+        assert MemoryBudget(model).predicted(1.28) == fits
+        assert by_memory(model)(fits, 1.5) is None, "a batch of 1.28 s, as lengths are given to it"
+        with pytest.raises(InvalidArgumentError, match=r"1\.3 s is longer than the 1\.28 s"):
+            memory_table(model, 1.3)
 
 
 def test_evaluation_keeps_what_it_gives(traced: MemoryModel) -> None:

@@ -164,7 +164,7 @@ def test_a_memory_model_says_what_a_batch_takes() -> None:
             fits=reserved <= target.limit_bytes, peak_device=reserved + GIB, peak_reserved=reserved, shape=timeline
         )
 
-    predict = by_memory(SimpleNamespace(estimate=estimate, target=target))  # type: ignore[arg-type]
+    predict = by_memory(SimpleNamespace(estimate=estimate, target=target, longest_s=30.0))  # type: ignore[arg-type]
     assert predict(8, 24.5) is None
     excess = predict(16, 24.0)
     assert excess is not None and "is predicted to take 20.2 of 15.0 GiB" in excess.words
