@@ -107,7 +107,7 @@ def test_durations_are_measured_where_none_are_given(make_wav: Any) -> None:
     dataset, chosen = make_plan(max_length_s=1.0).select(paths)
     assert dataset == paths[:1]
     assert chosen.too_long_hours * 3600 == pytest.approx(2.0)
-    with pytest.raises(InvalidArgumentError, match="durations of a Indexed"):
+    with pytest.raises(InvalidArgumentError, match="durations of an Indexed"):
         make_plan().select(Indexed())
 
 
