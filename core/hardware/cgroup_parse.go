@@ -80,14 +80,19 @@ func parseLimit(text string) (uint64, bool) {
 
 // parseStat finds one "name value" line.
 func parseStat(text, name string) (uint64, bool) {
+	value, _ := field(text, name, " ")
+	number, err := strconv.ParseUint(value, 10, 64)
+	return number, err == nil
+}
+
+// field is what follows a name and a separator in one of the lines.
+func field(text, name, separator string) (string, bool) {
 	for line := range strings.SplitSeq(text, "\n") {
-		key, value, _ := strings.Cut(line, " ")
-		if key == name {
-			number, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
-			return number, err == nil
+		if key, value, ok := strings.Cut(line, separator); ok && key == name {
+			return strings.TrimSpace(value), true
 		}
 	}
-	return 0, false
+	return "", false
 }
 
 // parseQuota reads "quota period" in microseconds and gives cores; the period may be left out and
@@ -146,11 +151,4 @@ func meminfoField(text, name string) (uint64, bool) {
 }
 
 // statusField finds "Name:\tvalue" in /proc/<pid>/status.
-func statusField(text, name string) (string, bool) {
-	for line := range strings.SplitSeq(text, "\n") {
-		if key, value, ok := strings.Cut(line, ":"); ok && key == name {
-			return strings.TrimSpace(value), true
-		}
-	}
-	return "", false
-}
+func statusField(text, name string) (string, bool) { return field(text, name, ":") }

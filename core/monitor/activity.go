@@ -23,12 +23,12 @@ type activity struct {
 const stale = 3 * time.Second
 
 func newActivity(gpus int) *activity {
-	a := &activity{at: math.NaN(), host: runlog.NoHostReading(), gpusAt: -stale,
-		gpus: make([]runlog.GPUReading, gpus)}
-	for i := range a.gpus {
-		a.gpus[i] = runlog.NoGPUReading()
-	}
-	return a
+	return &activity{at: math.NaN(), host: runlog.NoHostReading(), gpusAt: -stale,
+		gpus: unknownGPUs(gpus)}
+}
+
+func unknownGPUs(count int) []runlog.GPUReading {
+	return slices.Repeat([]runlog.GPUReading{runlog.NoGPUReading()}, count)
 }
 
 // sampleGPUs reads what every GPU does.
@@ -82,13 +82,10 @@ func (m *Monitor) keep(atS float64, host runlog.HostReading) []runlog.GPUReading
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.at, a.host = atS, host
-	gpus := append([]runlog.GPUReading{}, a.gpus...)
 	if m.clock.Since()-a.gpusAt > max(stale, 3*m.interval) {
-		for i := range gpus {
-			gpus[i] = runlog.NoGPUReading()
-		}
+		return unknownGPUs(len(a.gpus))
 	}
-	return gpus
+	return slices.Clone(a.gpus)
 }
 
 func gpuSeconds(stats *Stats, gpus []runlog.GPUReading) []runlog.GPUSecond {

@@ -159,16 +159,15 @@ func (r benchmarkRecord) how() []string {
 
 func (r benchmarkRecord) heldBack() []Block {
 	var notices []Block
-	if f := r.Bottleneck; f != nil {
-		lines := advice(f.Evidence, "")
+	if r.Bottleneck != nil {
+		next := ""
 		if r.NextChange != "" {
-			lines = append(lines, "→ next: "+r.NextChange)
+			next = "next: " + r.NextChange
 		}
-		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title, Lines: lines})
+		notices = append(notices, finding(*r.Bottleneck, next))
 	}
 	for _, f := range r.Findings {
-		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title,
-			Lines: advice(f.Evidence, "")})
+		notices = append(notices, finding(f, ""))
 	}
 	return notices
 }

@@ -95,12 +95,9 @@ func (r runRecord) chart(p RunPanel) curves {
 
 // moments are the gravest events of a GPU and of none.
 func (r runRecord) moments(where string) []event {
-	var chosen []Moment
-	for _, m := range r.Events {
-		if m.Where == "" || m.Where == where {
-			chosen = append(chosen, m)
-		}
-	}
+	chosen := slices.DeleteFunc(slices.Clone(r.Events), func(m Moment) bool {
+		return m.Where != "" && m.Where != where
+	})
 	slices.SortStableFunc(chosen, func(a, b Moment) int { return grave(a) - grave(b) })
 	var events []event
 	for _, m := range first(mostEvents, chosen) {

@@ -51,8 +51,7 @@ const (
 func run(r runRecord) Document {
 	var notices []Block
 	for _, f := range r.Findings {
-		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title,
-			Lines: advice(f.Evidence, f.Change)})
+		notices = append(notices, finding(f, f.Change))
 	}
 	title := r.Headline()
 	return Document{Title: title, Brief: append([]Block{allFacts(title)}, notices...),
@@ -60,6 +59,10 @@ func run(r runRecord) Document {
 			section{Title: "Findings", Body: notices}, failures(r.Failures),
 			section{Title: "Alerts", Body: r.alertNotices()}, r.overTime(), r.gpus(),
 			section{Title: "Host", Body: []Block{r.hosts()}}, r.events()}}
+}
+
+func finding(f diagnosis.Finding, remedy string) notice {
+	return notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, remedy)}
 }
 
 // Headline is the run in one sentence: steps and time, where, how busy, what was left of the
