@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,28 +23,12 @@ const (
 	cleared = "cleared"
 )
 
-// forecast is what a detector found. Numbers that are not known are NaN.
-type forecast struct {
-	kind           string
-	gpu            int
-	since, sinceS  float64 // step number, seconds
-	perStep, perS  float64 // bytes
-	steps, seconds float64 // left
-	text, advice   string
-}
-
-// unforeseen is a forecast of what is the case already: nothing is extrapolated.
-func unforeseen(kind string, gpu int) forecast {
-	none := math.NaN()
-	return forecast{kind: kind, gpu: gpu, since: none, sinceS: none, perStep: none, perS: none,
-		steps: none, seconds: none}
-}
-
 // growing is a forecast of a growth by the steps of a GPU, since a step and a time.
-func (g *gpu) growing(kind string, t trend, since, sinceS, steps, seconds float64) forecast {
-	return forecast{kind: kind, gpu: g.index, since: max(0, math.Round(since+g.offset)),
-		sinceS: sinceS, perStep: t.slope, perS: t.slope / g.stepTimes.median(), steps: steps,
-		seconds: seconds}
+func (g *gpu) growing(kind string, t trend, since, sinceS, steps, seconds float64) runlog.Alert {
+	step := uint64(min(max(0, math.Round(since+g.offset)), 1<<62))
+	return runlog.Alert{Kind: kind, GPU: g.index, Since: &step, SinceS: pointer(sinceS),
+		PerStep: pointer(t.slope), PerS: pointer(t.slope / g.stepTimes.median()),
+		Steps: pointer(steps), Seconds: pointer(seconds)}
 }
 
 type key struct {
@@ -67,42 +52,41 @@ type alertTable struct {
 // clearedAlert is when an alert ended, and for how long it is not raised again.
 type clearedAlert struct{ atS, cooldown float64 }
 
-// raise opens an alert, or brings the open one's numbers up to date.
-func (b *alertTable) raise(atS float64, f forecast) {
-	severity := runlog.SeverityWarn
-	if f.seconds <= criticalSeconds || f.steps <= criticalSteps {
-		severity = runlog.SeverityCritical
+// raise opens an alert of what a detector found, or brings the open one's numbers up to date.
+func (b *alertTable) raise(atS float64, a runlog.Alert) {
+	a.AtS, a.Severity = atS, runlog.SeverityWarn
+	if atMost(a.Seconds, criticalSeconds) || atMost(a.Steps, criticalSteps) {
+		a.Severity = runlog.SeverityCritical
 	}
-	k := key{f.kind, f.gpu}
+	k := key{a.Kind, a.GPU}
 	if i, open := b.open[k]; open {
-		b.update(&b.alerts[i], f, severity)
+		b.update(&b.alerts[i], a)
 		return
 	}
 	if last, ok := b.cleared[k]; ok && atS < last.atS+last.cooldown &&
-		severity != runlog.SeverityCritical {
+		a.Severity != runlog.SeverityCritical {
 		return
 	}
 	b.dropOldest()
 	b.last++
 	b.changes++
-	b.alerts = append(b.alerts, runlog.Alert{ID: b.last, AtS: atS, Kind: f.kind, GPU: f.gpu,
-		Severity: severity})
-	b.open[k] = len(b.alerts) - 1
-	b.update(&b.alerts[len(b.alerts)-1], f, severity)
+	a.ID = b.last
+	b.open[k] = len(b.alerts)
+	b.alerts = append(b.alerts, a)
 }
 
+func atMost(figure *float64, limit float64) bool { return figure != nil && *figure <= limit }
+
 // update never makes a critical alert a lesser one: it stays until it is cleared.
-func (b *alertTable) update(a *runlog.Alert, f forecast, severity string) {
-	if severity == runlog.SeverityCritical && a.Severity != severity {
-		a.Severity = severity
+func (b *alertTable) update(old *runlog.Alert, a runlog.Alert) {
+	if old.Severity == runlog.SeverityCritical {
+		a.Severity = old.Severity
+	}
+	if a.Severity != old.Severity {
 		b.changes++
 	}
-	if f.since >= 0 && f.since < 1<<63 {
-		step := uint64(f.since)
-		a.Since = &step
-	}
-	a.SinceS, a.PerStep, a.PerS = pointer(f.sinceS), pointer(f.perStep), pointer(f.perS)
-	a.Steps, a.Seconds, a.Text, a.Advice = pointer(f.steps), pointer(f.seconds), f.text, f.advice
+	a.ID, a.AtS, a.Since = old.ID, old.AtS, cmp.Or(a.Since, old.Since)
+	*old = a
 }
 
 // clear ends an alert that no longer holds.

@@ -248,7 +248,7 @@ func TestAlertsAreBounded(t *testing.T) {
 	b := &New(1).alerts
 	for i := range 2000 {
 		atS := float64(i) * 1000
-		b.raise(atS, forecast{kind: runlog.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})
+		b.raise(atS, runlog.Alert{Kind: runlog.AlertFull, GPU: i % 3, Text: fmt.Sprint(i), Advice: "x"})
 		if i%3 > 0 {
 			b.clear(atS+500, runlog.AlertFull, i%3)
 		}

@@ -76,12 +76,12 @@ func (g *gpu) peaksClimb(t trend) bool {
 	return false
 }
 
-func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
+func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) runlog.Alert {
 	f := g.growing(runlog.AlertFragmentation, t, t.first.u, t.first.atS, steps, seconds)
-	f.text = fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step "+
-		"%.0f, %s above what steps need; it fills the GPU %s",
-		units.Size(t.slope), f.since, units.Size(gap), timeLeft(steps, seconds))
-	f.advice = "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before " +
+	f.Text = fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step "+
+		"%d, %s above what steps need; it fills the GPU %s",
+		units.Size(t.slope), *f.Since, units.Size(gap), timeLeft(steps, seconds))
+	f.Advice = "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before " +
 		"PyTorch 2.9) before the training starts"
 	return f
 }
@@ -95,11 +95,11 @@ func (g *gpu) watchFull(atS float64, b *alertTable) {
 	case headroom/g.total >= enoughHeadroom && g.headrooms.n >= fullLook && !g.crowded:
 		b.clear(atS, runlog.AlertFull, g.index)
 	case g.tight() && !b.isOpen(runlog.AlertOthers, g.index):
-		f := unforeseen(runlog.AlertFull, g.index)
-		f.text = fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache "+
+		f := runlog.Alert{Kind: runlog.AlertFull, GPU: g.index}
+		f.Text = fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache "+
 			"counted as free: a slightly longer batch runs out of memory",
 			units.Size(max(0, headroom)), units.Size(g.total))
-		f.advice = "halve per_device_train_batch_size and double gradient_accumulation_steps"
+		f.Advice = "halve per_device_train_batch_size and double gradient_accumulation_steps"
 		b.raise(atS, f)
 	}
 }

@@ -39,11 +39,11 @@ func (g *gpu) watchLeak(atS float64, n uint64, b *alertTable) {
 	}
 }
 
-func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
+func (g *gpu) leaking(t trend, steps, seconds float64) runlog.Alert {
 	f := g.growing(runlog.AlertLeak, t, t.from, math.NaN(), steps, seconds)
-	f.text = fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s",
-		units.Size(t.slope), f.since, timeLeft(steps, seconds))
-	f.advice = "something keeps a tensor of every step: sum up loss.item() or loss.detach(), " +
+	f.Text = fmt.Sprintf("GPU memory grows %s/step since step %d: out of memory %s",
+		units.Size(t.slope), *f.Since, timeLeft(steps, seconds))
+	f.Advice = "something keeps a tensor of every step: sum up loss.item() or loss.detach(), " +
 		"not loss, and keep no outputs in a list"
 	return f
 }
@@ -146,16 +146,16 @@ func (g *gpu) watchLength(atS float64, n uint64, b *alertTable) {
 }
 
 // lengthening words it by length where the peaks go by it, else as a leak of what a step needs.
-func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
+func (g *gpu) lengthening(t trend, steps, seconds float64) runlog.Alert {
 	f := g.growing(runlog.AlertLength, t, t.first.u, t.first.atS, steps, seconds)
-	f.text = fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s",
-		units.Size(t.slope), f.since, timeLeft(steps, seconds))
-	f.advice = "halve per_device_train_batch_size and double gradient_accumulation_steps, or " +
+	f.Text = fmt.Sprintf("The peak of a step grows %s/step since step %d: out of memory %s",
+		units.Size(t.slope), *f.Since, timeLeft(steps, seconds))
+	f.Advice = "halve per_device_train_batch_size and double gradient_accumulation_steps, or " +
 		"limit the length of clips"
 	if x, end, ok := g.lengthAtEnd(); ok {
-		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now "+
+		f.Text = fmt.Sprintf("GPU memory grows with the length of batches since step %d, now "+
 			"%.0f s: out of memory at about %.0f s, %s",
-			f.since, x, end, timeLeft(steps, seconds))
+			*f.Since, x, end, timeLeft(steps, seconds))
 	}
 	return f
 }
@@ -204,11 +204,12 @@ func (g *gpu) watchOtherProcesses(b *alertTable) {
 	if seconds > max(othersReach, t.span/2) && !b.isOpen(runlog.AlertOthers, g.index) {
 		return
 	}
-	f := unforeseen(runlog.AlertOthers, g.index)
-	f.sinceS, f.perS, f.seconds, f.steps = t.from, t.slope, seconds, seconds/g.stepTimes.median()
-	f.text = fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in "+
+	f := runlog.Alert{Kind: runlog.AlertOthers, GPU: g.index}
+	f.SinceS, f.PerS = pointer(t.from), pointer(t.slope)
+	f.Seconds, f.Steps = pointer(seconds), pointer(seconds/g.stepTimes.median())
+	f.Text = fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in "+
 		"about %s", units.Size(g.others), units.Size(t.slope), units.About(seconds))
-	f.advice = "end the other process (nvidia-smi names it), or choose another card by " +
+	f.Advice = "end the other process (nvidia-smi names it), or choose another card by " +
 		"CUDA_VISIBLE_DEVICES"
 	b.raise(g.atS, f)
 }

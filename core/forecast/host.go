@@ -114,28 +114,28 @@ func (h *host) ofWorkers(t trend) bool {
 	return newest-t.first.x >= 0.6*t.rise
 }
 
-func (h *host) filling(kind string, t trend, seconds float64) forecast {
-	f := unforeseen(kind, -1)
-	f.sinceS, f.perS, f.seconds = t.from, t.slope, seconds
-	f.text = fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in "+
+func (h *host) filling(kind string, t trend, seconds float64) runlog.Alert {
+	f := runlog.Alert{Kind: kind, GPU: -1}
+	f.SinceS, f.PerS, f.Seconds = pointer(t.from), pointer(t.slope), pointer(seconds)
+	f.Text = fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in "+
 		"about %s", units.Size(60*t.slope), units.Size(h.available),
 		units.Size(h.total), units.About(seconds))
-	f.advice = "keep results of steps as numbers (.item()), not in growing lists, and load data " +
+	f.Advice = "keep results of steps as numbers (.item()), not in growing lists, and load data " +
 		"by memory map (datasets does), not into lists"
 	if kind == runlog.AlertWorkersRAM {
-		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of "+
+		f.Text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of "+
 			"%s in about %s", units.Size(60*t.slope), units.Size(h.total),
 			units.About(seconds))
-		f.advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not " +
+		f.Advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not " +
 			"in Python lists that each worker copies"
 	}
 	return f
 }
 
-func (h *host) lowMemory(kind string) forecast {
-	f := unforeseen(kind, -1)
-	f.advice = h.filling(kind, trend{}, 0).advice
-	f.text = fmt.Sprintf("Only %s of %s of host memory are available", units.Size(h.available),
+func (h *host) lowMemory(kind string) runlog.Alert {
+	f := runlog.Alert{Kind: kind, GPU: -1}
+	f.Advice = h.filling(kind, trend{}, 0).Advice
+	f.Text = fmt.Sprintf("Only %s of %s of host memory are available", units.Size(h.available),
 		units.Size(h.total))
 	return f
 }
@@ -150,16 +150,16 @@ func (h *host) watchShm(atS, total, used float64, b *alertTable) {
 		h.shared.holds(t, atS, used)
 	}
 	seconds := max(0, total-used) / t.slope
-	f := unforeseen(runlog.AlertShm, -1)
-	f.advice = "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers"
+	f := runlog.Alert{Kind: runlog.AlertShm, GPU: -1}
+	f.Advice = "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers"
 	switch {
 	case ok && (h.near(t, seconds, 1-used/total, false) || b.isOpen(runlog.AlertShm, -1)):
-		f.sinceS, f.perS, f.seconds = t.from, t.slope, seconds
-		f.text = fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s",
+		f.SinceS, f.PerS, f.Seconds = pointer(t.from), pointer(t.slope), pointer(seconds)
+		f.Text = fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s",
 			units.Size(60*t.slope), units.Size(used), units.Size(total), units.About(seconds))
 		b.raise(atS, f)
 	case used > shmTight*total:
-		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", units.Size(used),
+		f.Text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", units.Size(used),
 			units.Size(total))
 		b.raise(atS, f)
 	case used < shmEasy*total && h.shared.over(atS, used, hostRest):
@@ -177,9 +177,9 @@ func (h *host) watchSwap(atS, used float64, b *alertTable) {
 	rise := used - h.swapped.min()
 	switch low := h.available < swapTight*h.total; {
 	case low && rise > swapRise*h.total:
-		f := unforeseen(runlog.AlertSwap, -1)
-		f.perS, f.advice = rise/recent, "halve dataloader_num_workers"
-		f.text = fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available",
+		f := runlog.Alert{Kind: runlog.AlertSwap, GPU: -1}
+		f.PerS, f.Advice = pointer(rise/recent), "halve dataloader_num_workers"
+		f.Text = fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available",
 			units.Size(rise), units.Size(h.available))
 		b.raise(atS, f)
 	case !low && rise <= swapRise*h.total/2:
@@ -227,13 +227,13 @@ func (c *contention) watch(atS float64, use runlog.CPUUse, b *alertTable) {
 	}
 }
 
-func (c *contention) alert(waiting, others, cores float64) forecast {
-	f := unforeseen(runlog.AlertCPU, -1)
-	f.sinceS = c.sinceS
-	f.text = fmt.Sprintf("Other processes use %.1f of %.3g CPU cores, and on average %.1f threads of "+
+func (c *contention) alert(waiting, others, cores float64) runlog.Alert {
+	f := runlog.Alert{Kind: runlog.AlertCPU, GPU: -1}
+	f.SinceS = pointer(c.sinceS)
+	f.Text = fmt.Sprintf("Other processes use %.1f of %.3g CPU cores, and on average %.1f threads of "+
 		"this training wait for one", others, cores, waiting)
 	free := max(1, math.Floor(cores-others))
-	f.advice = fmt.Sprintf("stop them, or torch.set_num_threads(%.0f) (OMP_NUM_THREADS=%.0f before "+
+	f.Advice = fmt.Sprintf("stop them, or torch.set_num_threads(%.0f) (OMP_NUM_THREADS=%.0f before "+
 		"Python starts)", free, free)
 	return f
 }

@@ -119,7 +119,7 @@ func TestTextsOfAmounts(t *testing.T) {
 
 func TestAClearedAlertComesBackLessAndLessOften(t *testing.T) {
 	b := &New(1).alerts
-	f := forecast{kind: runlog.AlertFull, seconds: math.NaN(), steps: math.NaN()}
+	f := runlog.Alert{Kind: runlog.AlertFull}
 	raised := 0
 	for atS := 0.0; atS < 7200; atS += 10 { // holds for ten seconds of every twenty
 		before := len(b.alerts)
@@ -128,7 +128,7 @@ func TestAClearedAlertComesBackLessAndLessOften(t *testing.T) {
 		b.clear(atS+5, runlog.AlertFull, 0)
 	}
 	assert.InDelta(t, 6, raised, 1)
-	f.seconds = 5
+	f.Seconds = pointer(5)
 	b.raise(7300, f)
 	assert.Equal(t, runlog.SeverityCritical, b.alerts[len(b.alerts)-1].Severity, "a critical one never waits")
 }

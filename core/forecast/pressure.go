@@ -87,8 +87,8 @@ func (w *Forecaster) watchUse(atS float64, u Use, l Limits) {
 	case share >= l.WarnAt:
 		*crowded = true
 		if !w.alerts.isOpen(kind, u.GPU) && !w.alerts.isOpen(runlog.AlertWorkersRAM, u.GPU) {
-			f := unforeseen(kind, u.GPU)
-			f.text, f.advice = fmt.Sprintf("%s is over %.0f%%", u, 100*l.WarnAt), advice
+			f := runlog.Alert{Kind: kind, GPU: u.GPU}
+			f.Text, f.Advice = fmt.Sprintf("%s is over %.0f%%", u, 100*l.WarnAt), advice
 			w.alerts.raise(atS, f)
 		}
 	case share < l.WarnAt-l.Hysteresis && *crowded:

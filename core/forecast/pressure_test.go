@@ -99,10 +99,10 @@ func TestEveryChangeIsReportedOnce(t *testing.T) {
 		}
 		return texts
 	}
-	leak := unforeseen(runlog.AlertLeak, 0)
+	leak := runlog.Alert{Kind: runlog.AlertLeak, GPU: 0}
 	critical := leak
-	critical.steps = 3
-	raise := func(f forecast) func() { return func() { w.alerts.raise(500, f) } }
+	critical.Steps = pointer(3)
+	raise := func(a runlog.Alert) func() { return func() { w.alerts.raise(500, a) } }
 	clear := func() { w.alerts.clear(501, runlog.AlertLeak, 0) }
 	assert.Equal(t, []string{"warn leak"}, told(raise(leak)))
 	assert.Empty(t, told(raise(leak)))

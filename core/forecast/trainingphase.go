@@ -88,16 +88,12 @@ func (g *gpu) watchEvaluation(atS float64, s runlog.Step, b *alertTable) {
 	}
 }
 
-func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
-	return forecast{
-		kind: runlog.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset),
-		sinceS: t.first.atS, perStep: t.slope, perS: t.slope / pace,
-		steps: steps, seconds: seconds,
-		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in "+
-			"about %s (%s)",
-			units.Size(t.slope), counted(steps, "more batch"), units.About(seconds)),
-		advice: runlog.AdviceEvaluation,
-	}
+func (g *gpu) bulging(t trend, steps, seconds, pace float64) runlog.Alert {
+	f := g.growing(runlog.AlertEvaluation, t, g.u, t.first.atS, steps, seconds)
+	f.PerS, f.Advice = pointer(t.slope/pace), runlog.AdviceEvaluation
+	f.Text = fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about "+
+		"%s (%s)", units.Size(t.slope), counted(steps, "more batch"), units.About(seconds))
+	return f
 }
 
 // spikes are the kinds of steps that take memory for a moment.
@@ -117,10 +113,10 @@ func (g *gpu) watchSpikes(atS float64, b *alertTable) {
 		if !ok || !(took > spikeShare*g.total) || available > 1.05*took {
 			b.clear(atS, k.alert, g.index)
 		} else if available < took {
-			f := unforeseen(k.alert, g.index)
-			f.text = fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next "+
+			f := runlog.Alert{Kind: k.alert, GPU: g.index}
+			f.Text = fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next "+
 				"one runs out of memory", k.name, units.Size(took), units.Size(max(0, available)))
-			f.advice = k.advice
+			f.Advice = k.advice
 			b.raise(atS, f)
 		}
 	}
