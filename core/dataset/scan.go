@@ -69,11 +69,11 @@ func (r Request) answered(ctx context.Context) (entries []entry, source string, 
 	return entries, source, err
 }
 
-// Scan measures every clip of the source, or a sample, and sums them up. Errors are
-// *fault.Error: InvalidArgument for a request that cannot be meant, NotFound for a missing folder
-// or manifest, EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer,
-// Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except of buffers,
-// which the caller may free.
+// Scan measures every clip of the source, or a sample, and sums them up. Errors are *fault.Error:
+// InvalidArgument for a request that cannot be meant, NotFound for a missing folder or manifest,
+// EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer, Cancelled at
+// most 100 ms after ctx ends: reads in flight are left behind then, except of a table, which the
+// caller may free.
 func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err

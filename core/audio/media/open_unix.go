@@ -2,7 +2,11 @@
 
 package media
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // handle is an open file by the system's number. For the small reads of a scan the poller and the
 // finalizer of an os.File cost a quarter of the time of a file.
@@ -32,11 +36,11 @@ func look(path string) (Stat, error) {
 
 // uninterrupted calls again what a signal has interrupted.
 func uninterrupted(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
+	err := call()
+	for errors.Is(err, unix.EINTR) {
+		err = call()
 	}
+	return err
 }
 
 func regular(raw *unix.Stat_t, err error) (Stat, error) {
