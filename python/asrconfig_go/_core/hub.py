@@ -8,12 +8,12 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .files import exception_chain
+from .training_session import override
 
 T = TypeVar("T")
 
@@ -39,24 +39,12 @@ def offline() -> bool:
 @contextlib.contextmanager
 def without_retries(unreachable: bool) -> Iterator[None]:
     """Let the Hub's client take what is in its cache, and fail at once otherwise, where the Hub is ``unreachable``."""
-    if not unreachable:
+    modules = (sys.modules.get(name) for name in ("huggingface_hub.constants", "datasets.config") if unreachable)
+    with contextlib.ExitStack() as undo:
+        for module in modules:
+            if hasattr(module, "HF_HUB_OFFLINE"):
+                undo.callback(override(module, "HF_HUB_OFFLINE", True))
         yield
-        return
-    before = [(vars(module), vars(module)["HF_HUB_OFFLINE"]) for module in _modules()]
-    try:
-        for names, _ in before:
-            names["HF_HUB_OFFLINE"] = True
-        yield
-    finally:
-        for names, value in before:
-            names["HF_HUB_OFFLINE"] = value
-
-
-def _modules() -> Iterator[ModuleType]:
-    for name in ("huggingface_hub.constants", "datasets.config"):
-        module = sys.modules.get(name)
-        if module is not None and hasattr(module, "HF_HUB_OFFLINE"):
-            yield module
 
 
 OFFLINE = '"tiny-wav2vec2", "tiny-whisper" and "tiny-qwen3-asr" are always there'

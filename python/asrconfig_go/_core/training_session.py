@@ -61,7 +61,7 @@ _ROWS = {(row.part, row.method) for row in REPLACED}
 
 
 def override(owner: object, name: str, function: object) -> Callable[[], None]:
-    """Replace a method of one object by ``function``; returns the function that restores it."""
+    """Replace a method or another attribute of one object; returns the function that restores it."""
     before = owner.__dict__.get(name)
     setattr(owner, name, function)
 

@@ -102,7 +102,8 @@ def silent_cuts(levels: Array, duration: float, limit_s: float) -> tuple[list[fl
     while duration - start > limit_s:
         remaining = duration - start
         even = remaining / math.ceil(remaining / (_MEAN_FILL * limit_s))
-        first, last = _frames_centred_within(levels, start + _FIRST_CUT * even, start + limit_s)
+        first = math.ceil((start + _FIRST_CUT * even) / _FRAME_S - 0.5)  # of frames whose centres are within
+        last = min(len(levels), math.floor((start + limit_s) / _FRAME_S - 0.5) + 1)
         window = levels[first:last]
         if not len(window):  # the limit is below some frames
             cut = start + even
@@ -116,11 +117,6 @@ def silent_cuts(levels: Array, duration: float, limit_s: float) -> tuple[list[fl
         start = round(cut, 6)
         cuts.append(start)
     return cuts, loud
-
-
-def _frames_centred_within(levels: Array, start: float, end: float) -> tuple[int, int]:
-    """The frames ``[first, last)`` whose centres lie from ``start`` to ``end``."""
-    return math.ceil(start / _FRAME_S - 0.5), min(len(levels), math.floor(end / _FRAME_S - 0.5) + 1)
 
 
 @dataclass(frozen=True)

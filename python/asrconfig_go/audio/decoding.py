@@ -138,11 +138,6 @@ def _decode_file(path: str, part: tuple[float, float] | None) -> Decoded:
     return _decode(path, path, part)
 
 
-def decode_bytes(data: bytes | bytearray | memoryview, name: str, path: str = "") -> Decoded:
-    """Like ``decode_file``, for a file in memory; ``path`` may select a piece of it."""
-    return _decode(io.BytesIO(data), name, split_range(path, file=False)[1])
-
-
 def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None, channel: int | None = None) -> Decoded:
     soundfile, mix = _soundfile(name), Mix(channel)
     try:
@@ -276,7 +271,7 @@ def decode_source(source: object, name: str, rate: int) -> Decoded:
         case "path":
             return decode_file(clip.path)
         case "bytes":
-            return decode_bytes(clip.value, name, clip.path)
+            return _decode(io.BytesIO(clip.value), name, split_range(clip.path, file=False)[1])
         case "decoder":  # of torchcodec, which datasets returns from version 4 on
             samples = clip.value.get_all_samples()
             return _array(samples.data, name, _rate(samples.sample_rate, name))

@@ -148,15 +148,11 @@ def old_objects_aside() -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Mute what transformers and the guard print at the beginning of each of dozens of trainings."""
-    loggers = [logging.getLogger(name) for name in ("transformers", "asrconfig_go", "accelerate")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
+    with contextlib.ExitStack() as undo:
+        for logger in map(logging.getLogger, ("transformers", "asrconfig_go", "accelerate")):
+            undo.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.ERROR)
         yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
 
 
 _REPORTED = (UnsupportedSettingWarning, PlanNotFollowedWarning)

@@ -119,7 +119,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
 
     def _finish(self, now: float) -> None:
         shapes = {} if self._inputs is None else self._inputs.take()
-        allocated, reserved = _peaks()
+        on_gpu = torch.cuda.is_available()
         if self._inputs is not None:
             self._inputs.leave()
         self.block = Block(
@@ -129,8 +129,8 @@ class Phases(TrainerCallback):  # type: ignore[misc]
             padded_s=shapes.get("padded_s"),
             audio_s=shapes.get("audio_s"),
             longest_s=shapes.get("longest_s"),
-            peak_allocated_bytes=allocated,
-            peak_reserved_bytes=reserved,
+            peak_allocated_bytes=torch.cuda.max_memory_allocated() if on_gpu else None,
+            peak_reserved_bytes=torch.cuda.max_memory_reserved() if on_gpu else None,
             begun_unix_s=self._begun_unix,
             out_of_memory=0,
         )
@@ -158,9 +158,3 @@ class Phases(TrainerCallback):  # type: ignore[misc]
             return result
 
         return timed
-
-
-def _peaks() -> tuple[int | None, int | None]:
-    if not torch.cuda.is_available():
-        return None, None
-    return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
