@@ -285,17 +285,14 @@ class Measured:
     options: Mapping[str, object]
 
     def measure(self, remember: bool, options: LoaderSettings) -> LoaderRate | None:
-        """The rate of the last day, if ``remember``, or else a new one; None, with a warning, where there is none.
-
-        Raises ``NotFoundError`` for a path that does not exist.
-        """
+        """The rate of the last day, if ``remember``, or else a new one; None, with a warning, where there is none."""
         try:
             rate = self.find() if remember else None
             if rate is None:
                 rate = measure_loader(self.source, processor=self.processor, **options)
                 if rate is not None:
                     self.store(rate)
-        except NotFoundError:
+        except NotFoundError:  # of the dataset itself
             raise
         except AsrConfigError as error:
             warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=3)
