@@ -78,8 +78,8 @@ def _allocator_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord |
 def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float]) -> Callable[[], None]:
     """Let the Trainer of ``guard`` train the plan's steps: each rank gets its share of a step as one batch.
 
-    The Trainer's own batches in random order stay, with a warning that says why, where the durations of the training
-    set are unknown, where the Trainer cannot train chosen clips, and where the guard does not know what the loss
+    The Trainer's own batches stay, with a warning that says why, where the durations of the training set are unknown,
+    where the Trainer cannot train chosen clips or chooses its own, and where the guard does not know what the loss
     divides by. ``durations`` are the seconds of the training set's clips, in its order.
 
     Returns the function that undoes it.
@@ -102,6 +102,9 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
         try:
             if not guard.knows_rule:
                 raise InvalidArgumentError("what the loss divides by is not known: guard.notes says why")
+            for name in ("get_train_dataloader", "_get_train_sampler"):
+                if not getattr(type(trainer), name).__module__.startswith("transformers."):
+                    raise InvalidArgumentError(f"{type(trainer).__name__}.{name} chooses its own")
             seconds = _clip_seconds(trainer, config, durations)
             undo.callback(use_batch, trainer, before)
             use_batch(trainer, (share, 1))
@@ -116,8 +119,8 @@ def use_planned_batches(guard: Guard, config: PlanRecord, durations: array[float
             rows = WORDS[config.row_kind].nouns
             advice = f": {error.hint}" if error.hint else ""
             warnings.warn(
-                f"the plan's {config.length_handling} steps are not taken ({error.message}); {rows} come in random "
-                f"order{advice}",
+                f"the plan's {config.length_handling} steps are not taken ({error.message}); {rows} come in the "
+                f"Trainer's order{advice}",
                 PlanNotFollowedWarning,
                 stacklevel=4,
             )

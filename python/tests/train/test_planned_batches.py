@@ -187,6 +187,19 @@ def test_durations_count_only_in_the_order_of_the_rows(tmp_path: Path) -> None:
         manager.attach(trainer)
 
 
+def test_a_loader_of_one_s_own_stays(tmp_path: Path) -> None:
+    trainer, manager = trained(tmp_path, STRATIFIED, Clips())
+
+    class Own(type(trainer)):  # type: ignore[misc]
+        def _get_train_sampler(self, *_: Any) -> Any:
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    trainer.__class__ = Own
+    with pytest.warns(PlanNotFollowedWarning, match="Own._get_train_sampler chooses its own"):
+        manager.attach(trainer)
+    assert trainer.args.gradient_accumulation_steps == 4
+
+
 def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
     trainer, manager = trained(tmp_path, STRATIFIED, Clips())
     manager.attach(trainer, memory=False)
@@ -199,7 +212,7 @@ def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
         (
             Clips(SECONDS[:24]),
             {},
-            r"96 clips were measured and the training set has 24\); clips come in random order: plan with the dataset",
+            r"96 clips were measured and the training set has 24\); clips come in the Trainer's order: plan with",
         ),
         (Clips(), {"auto_find_batch_size": True}, "auto_find_batch_size"),
     ],
