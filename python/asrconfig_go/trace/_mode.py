@@ -20,8 +20,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from ._accumulation import ADD, Accumulation, DirectMode
 from ._arena import SMALL, Arena
+from ._autograd import ADD, Accumulation, DirectMode
 from ._calls import Args, Kwargs, in_backward
 from ._cudnn import is_torchs_own
 from ._kernels import EFFICIENT_SEEDS_ON_DEVICE, FLASH_SEEDS_ON_DEVICE

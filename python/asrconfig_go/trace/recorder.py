@@ -20,10 +20,10 @@ from .._core.training_session import override
 from ..errors import InvalidArgumentError
 from ..trace import _kernels
 from ._arena import Arena, cuda_is_here, is_quantized, quantized_kernels, statistics
+from ._autograd import endless_ones_refused
 from ._calls import Whereabouts, in_backward
 from ._cudnn import take_places
 from ._mode import DeviceMode
-from ._reentrant import endless_ones_refused
 from ._workspaces import Workspaces
 from .event_log import EventLog, Trace
 

@@ -24,7 +24,7 @@ from .._core.modules import (
 from .._core.output import kind_of
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers
-from ._reentrant import refused
+from ._autograd import refused
 from .event_log import NoLossError, RefusedBatchError, Segment
 from .made_up_batches import BatchFunction, LossFunction, MadeUp, Point
 from .model import generation_facts

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from asrconfig_go.trace import Trace, _kernels
-from asrconfig_go.trace._accumulation import ADD, Accumulation, DirectMode
+from asrconfig_go.trace._autograd import ADD, Accumulation, DirectMode
 from asrconfig_go.trace._calls import in_backward
 from asrconfig_go.trace._mode import IN_PLACE_IN_BACKWARD, in_allocation_order
 from asrconfig_go.trace.event_log import EventLog
