@@ -15,7 +15,7 @@ import pytest
 import asrconfig_go
 
 PACKAGE = Path(asrconfig_go.__file__).parent
-FACE = {"config", "errors", "manager", "optimal", "__main__"}
+FACE = {"config", "errors", "managed_training", "manager", "optimal", "__main__"}
 # Prints the modules of this package that the callback imports; transformers, which takes seconds, is stood in for.
 LOADED = """
 import sys, types

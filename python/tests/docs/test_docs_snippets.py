@@ -24,7 +24,7 @@ PAGES = [REPOSITORY / "README.md", *GUIDES]
 SETUP = HELPERS / "docs_setup"
 
 # Pages whose blocks train or trace for long.
-SLOW = ("audio-llms", "benchmark", "gpus", "quick-integration", "recipe", "text-models")
+SLOW = ("audio-llms", "benchmark", "gpus", "plans", "quick-integration", "recipe", "text-models")
 
 # Blocks that are not run, by page. A new one is to be defended here.
 NOT_RUN = {"docs/colab.md": 1, "docs/training.md": 1, "docs/watching.md": 1}
