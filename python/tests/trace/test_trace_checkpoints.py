@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 import trace_fixtures as models
 from asrconfig_go.trace import MemoryRecorder, TraceError, trace_training
-from asrconfig_go.trace._reentrant import endless_ones_refused
+from asrconfig_go.trace._autograd import endless_ones_refused
 
 SHARED = "Trying to backward through the graph a second time"
 FROZEN = "element 0 of tensors does not require grad"
