@@ -203,7 +203,7 @@ class Guard(Guarded):
         self._evaluation.begin()
         self._loading.training_begins()
         self._look_up_rule()
-        self._loop.say(check_windows(self.trainer), of_all=True)
+        self._loop.say(check_windows(self.trainer, self._ranks.size), of_all=True)
         if self._options.preflight and not self._engine.splitting.is_shared:
             from ..predict.worst_batch import preflight
 

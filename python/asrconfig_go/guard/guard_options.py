@@ -176,7 +176,7 @@ def _check_step(name: str, part: torch.optim.Optimizer, hint: str) -> None:
         raise InvalidArgumentError(f"step() of {name}, of type {type(part).__name__}, requires {needed[0]}", hint)
 
 
-def check_windows(trainer: Trainer) -> str:
+def check_windows(trainer: Trainer, processes: int) -> str:
     """What is wrong with windows that do not end with an epoch; "" where they do.
 
     transformers 4.46 counts batches across epochs, and carries the gradients of the last ones into the next. Raises
@@ -191,7 +191,7 @@ def check_windows(trainer: Trainer) -> str:
         return ""
     problem = f"this version of the Trainer carries the gradients of the last {last} batches of an epoch on"
     hint = "accumulate a number of batches that divides those of an epoch, or take a newer transformers"
-    if trainer.args.world_size > 1:
+    if processes > 1:
         raise InvalidArgumentError(f"{problem}, where the weights of several processes come apart", hint)
     return f"{problem}, with the weight of a whole window: {hint}"
 

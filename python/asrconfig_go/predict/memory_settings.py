@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .._core import native
-from .._core.checks import Checkpointing, check_seconds, checked
+from .._core.checks import Checkpointing, check_seconds, checked, in_range
 from .._core.declared import WORDS, Precision, RowKind
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._core.files import cache_folder, fingerprint, read_object, write_whole
@@ -149,11 +149,7 @@ _DEFAULT_CAPABILITY = "8.0"  # of an unnamed GPU: Ampere, with every attention k
 
 def positive(name: str, value: object, limit: int) -> int:
     """Return a whole number from 1 to ``limit``, else raise ``InvalidArgumentError``."""
-    number: int = checked(name, value, int)
-    if not 1 <= number <= limit:
-        raise InvalidArgumentError(
-            f"{name} = {number} is not between 1 and {limit}", "pass a whole number of at least 1"
-        )
+    number: int = in_range(name, value, 1, limit, f"pass a whole number from 1 to {limit}", int)
     return number
 
 

@@ -134,7 +134,7 @@ class RunsDry:
     [
         (raising, "the collator function fails: KeyError: 'speaker'"),
         (RunsDry(), "the collator RunsDry fails: StopIteration"),
-        (lambda rows: None, "the collator gave a NoneType without tensors"),
+        (lambda rows: None, "the collator gave None without tensors"),
     ],
 )
 def test_a_collator_that_fails_is_named_with_its_error(collator: Any, message: str) -> None:

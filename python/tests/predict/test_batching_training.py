@@ -244,6 +244,8 @@ def test_the_guard_fills_the_micro_batches_that_were_counted(tmp_path: Path) -> 
         class target:
             limit_bytes = 1
 
+        longest_s = math.inf
+
         def __init__(self) -> None:
             self.about = {"length_per_second": 100.0}
 
