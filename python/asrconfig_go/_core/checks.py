@@ -1,4 +1,4 @@
-"""Checks of values and names that people assign or pass: types, closed sets of choices, and the nearest known name."""
+"""Checks of values and names that people assign or pass, the nearest known name, and the closed sets of choices."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..errors import InvalidArgumentError
 from .output import with_article
 
 T = TypeVar("T")
-_MAX_SECONDS = 86_400.0
+_MAX_SECONDS = 86_400.0  # a day
 
 
-def checked(name: str, value: Any, hint: Any) -> Any:
-    """Return ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
+def checked(name: str, value: Any, annotation: Any) -> Any:
+    """Return ``value`` if it fits a type annotation, else raise ``InvalidArgumentError``.
 
-    Whole numbers become floats where ``hint`` is float, and NumPy's numbers become Python's. Booleans are not accepted
-    as numbers, floats must be finite, and values of a ``Literal`` must be one of its choices.
+    Whole numbers become floats where ``annotation`` is float, and NumPy's numbers become Python's. Booleans are not
+    accepted as numbers, floats must be finite, and values of a ``Literal`` must be one of its choices.
     """
     value = plain(value)
-    allowed = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    allowed = _alternatives(annotation)
     if value is None and type(None) in allowed:
         return None
     choices = [choice for a in allowed if typing.get_origin(a) is typing.Literal for choice in typing.get_args(a)]
@@ -35,10 +35,17 @@ def checked(name: str, value: Any, hint: Any) -> Any:
         value = float(value)
     expected = typing.get_origin(kind) or kind
     if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
-        raise InvalidArgumentError(f"{name} = {value!r} is not {_words(expected)}", f"pass {_words(expected)}")
+        in_words = _type_in_words(expected)
+        raise InvalidArgumentError(f"{name} = {value!r} is not {in_words}", f"pass {in_words}")
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidArgumentError(f"{name} = {value!r} is not finite", "pass a finite number")
     return value
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The types of a union; of any other annotation itself."""
+    is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+    return typing.get_args(annotation) if is_union else (annotation,)
 
 
 def in_range(name: str, value: object, low: float, high: float, hint: str, kind: type = float) -> Any:
@@ -58,7 +65,10 @@ def at_least(name: str, value: object, low: float, hint: str, kind: type = int) 
 
 
 def one_of(name: str, value: T, allowed: Sequence[object]) -> T:
-    """Return ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
+    """Return ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``.
+
+    Texts are compared by value, everything else by identity: 1 is not True.
+    """
     if any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):
         return value
     words = ", ".join(repr(a) for a in allowed)
@@ -71,9 +81,9 @@ def check_seed(seed: object) -> None:
         raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**32")
 
 
-def checked_list(name: str, values: object, hint: Any) -> list[Any]:
+def checked_list(name: str, values: object, annotation: Any) -> list[Any]:
     """``checked`` for each of several values."""
-    return [checked(name, value, hint) for value in listed(name, values)]
+    return [checked(name, value, annotation) for value in listed(name, values)]
 
 
 def listed(name: str, values: object) -> list[Any]:
@@ -85,11 +95,11 @@ def listed(name: str, values: object) -> list[Any]:
 
 def plain(value: Any) -> Any:
     """Convert a NumPy scalar to Python's number; return anything else unchanged."""
-    scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
-    return value.item() if scalar else value
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_scalar else value
 
 
-def _words(kind: type) -> str:
+def _type_in_words(kind: type) -> str:
     names = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
     return names.get(kind, with_article(kind.__name__))
 
@@ -104,7 +114,7 @@ def check_seconds(name: str, seconds: object) -> float:
     return value
 
 
-# Names that other libraries and this one have for the same thing.
+# Each row: names by which this library and others call the same setting.
 _SYNONYMS = (
     ("num_train_epochs", "epochs", "num_epochs", "n_epochs", "max_epochs"),
     ("target_batch_size", "batch_size", "effective_batch_size", "train_batch_size", "global_batch_size"),
@@ -146,14 +156,14 @@ def _hint(name: str, value: object, accepted: list[str], planned: set[str]) -> s
         return f'did you mean precision="{name}"?'
     if name in planned:
         return f"set it in the plan: config.{name} = {value!r}"
-    if planned and _of_arguments(name):
+    if planned and _is_training_argument(name):
         others = "output_dir" if name == "output_dir" else f"output_dir, {name}={value!r}"
         return f"it is the Trainer's: config.to_training_arguments({others})"
     near = nearest(name, accepted, cutoff=0.7)
     return near or f"it takes {', '.join(accepted)}"
 
 
-def _of_arguments(name: str) -> bool:
+def _is_training_argument(name: str) -> bool:
     try:
         from transformers import TrainingArguments
     except ImportError:
@@ -162,21 +172,28 @@ def _of_arguments(name: str) -> bool:
 
 
 Checkpointing = Literal["reentrant", "non_reentrant"]
-"""The kinds of gradient checkpointing; True is the usual one, False none."""
+"""The kinds of gradient checkpointing. A setting may also be True, for the usual kind, or False, for none."""
 StreamMode = Literal["random", "bucketed"]
-"""The same for a stream, where only a window of clips is known at a time."""
+"""How a stream makes the steps of a window: of any clips, or each of clips of similar length."""
 AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
-"""The names that transformers takes; "" keeps the model's own."""
+"""The implementations of attention, by transformers' names; "" keeps the model's own."""
 Estimator = Literal["auto", "trace", "published"]
+"""How memory is estimated: by a traced step, by a published formula, or ``"auto"``, by the first of both that works."""
 TooLong = Literal["raise", "skip"]
+"""What the guard does about a clip for which the memory is too small even when it is alone."""
 BadClipPolicy = Literal["report", "raise", "skip"]
 """What the guard does about clips whose loss or gradient is not finite, once it has saved and named them."""
 OomSnapshot = Literal["off", "blocks", "history"]
 """What is written when GPU memory runs out: nothing, the allocator's blocks, or those and the allocations before."""
 DurationUnit = Literal["samples", "seconds"]
+"""The unit of the numbers in a column of lengths."""
 CutRule = Literal["timestamps", "alignment", "silence"]
 """What decides where a clip over the limit is cut."""
 Cluster = Literal["ray", "spark"]
+"""The engines that scan a dataset on several machines."""
 ReportAxis = Literal["time", "steps"]
+"""The horizontal axis of a report's charts."""
 ExportFormat = Literal["csv", "jsonl", "chrome"]
+"""The formats of an exported run log; ``"chrome"`` is the trace format of Chrome and Perfetto."""
 StartMethod = Literal["fork", "spawn", "forkserver"]
+"""How a DataLoader starts its worker processes, by multiprocessing's names."""

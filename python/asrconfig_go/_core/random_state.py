@@ -35,11 +35,19 @@ def seed_cpu(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-class _Twister:
+class _CachedTwister:
     """Caches the state of a Mersenne twister, which takes 10 to 50 µs to read, until something is drawn.
 
-    A draw changes the position among its words; once each word was drawn, all words change. The position is stored
-    first or last.
+    Its memory holds 624 words and the position among them, which Python stores before the words and NumPy behind them.
+    A draw changes the position; once every word was drawn, all words change. So the state is the cached one while the
+    first and the last of the 625 numbers are unchanged: one is the position, the other a word.
+
+    Args:
+        holder: The object with the generator, which may be replaced by another one.
+        name: The attribute of ``holder`` that is the generator.
+        address: Finds the address of a generator's numbers; None where it is unknown, so that nothing is cached.
+        get: Reads the state.
+        has_spare: Whether a state holds the second of two normal numbers, which is drawn without changing any word.
     """
 
     def __init__(
@@ -48,12 +56,11 @@ class _Twister:
         name: str,
         address: Callable[[object], int | None],
         get: Callable[[], Any],
-        waits: Callable[[Any], bool],
+        has_spare: Callable[[Any], bool],
     ) -> None:
-        # ``waits``: whether a state holds the second of two normal numbers, which is drawn without changing the words.
-        self._holder, self._name, self._address, self._get, self._waits = holder, name, address, get, waits
-        self._of: object = None
-        self._words: memoryview | None = None
+        self._holder, self._name, self._address, self._get, self._has_spare = holder, name, address, get, has_spare
+        self._generator: object = None
+        self._numbers: memoryview | None = None  # of ``_generator``
         self.forget()
 
     def forget(self) -> None:
@@ -61,49 +68,56 @@ class _Twister:
         self._first = self._last = -1
         self._state: Any = None
 
-    def __call__(self) -> Any:
-        owner, words = getattr(self._holder, self._name), self._words
-        if owner is self._of and words is not None and words[0] == self._first and words[624] == self._last:
+    def state(self) -> Any:
+        """The state of the generator."""
+        generator, numbers = getattr(self._holder, self._name), self._numbers
+        if (
+            generator is self._generator
+            and numbers is not None
+            and numbers[0] == self._first
+            and numbers[624] == self._last
+        ):
             return self._state
-        return self._newly(owner)
+        return self._read(generator)
 
-    def _newly(self, owner: object) -> Any:
-        if owner is not self._of:
-            address = self._address(owner)
-            self._of, self._words = owner, None
+    def _read(self, generator: object) -> Any:
+        if generator is not self._generator:
+            address = self._address(generator)
+            self._generator, self._numbers = generator, None
             if address is not None:  # read through a view, which is faster than ctypes
-                self._words = memoryview(_Words.from_address(address)).cast("B").cast("I")
+                self._numbers = memoryview(_Numbers.from_address(address)).cast("B").cast("I")
             self.forget()
-        state, words = self._get(), self._words
-        if words is not None and not self._waits(state):
-            self._first, self._last, self._state = words[0], words[624], state
+        state, numbers = self._get(), self._numbers
+        if numbers is not None and not self._has_spare(state):
+            self._first, self._last, self._state = numbers[0], numbers[624], state
         return state
 
 
-_Words = ctypes.c_uint32 * 625  # 624, and the place among them, which comes first or last
+_Numbers = ctypes.c_uint32 * 625  # the 624 words and the position
 
 
-def _in_python(generator: object) -> int | None:
-    begin = object.__basicsize__
-    if type(generator).__basicsize__ < begin + ctypes.sizeof(_Words):
+def _address_in_python(generator: object) -> int | None:
+    """Where CPython is expected to keep the numbers; None where other ones are found there."""
+    offset = object.__basicsize__
+    if type(generator).__basicsize__ < offset + ctypes.sizeof(_Numbers):
         return None
-    place, *words = _Words.from_address(id(generator) + begin)
-    return id(generator) + begin if (*words, place) == random.getstate()[1] else None
+    position, *words = _Numbers.from_address(id(generator) + offset)
+    return id(generator) + offset if (*words, position) == random.getstate()[1] else None
 
 
-def _in_numpy(generator: object) -> int | None:
+def _address_in_numpy(generator: object) -> int | None:
     return generator.ctypes.state_address if isinstance(generator, np.random.MT19937) else None
 
 
-_python = _Twister(random, "_inst", _in_python, random.getstate, lambda state: state[2] is not None)
-_numpy = _Twister(
-    np.random.mtrand._rand, "_bit_generator", _in_numpy, np.random.get_state, lambda state: bool(state[3])
+_python = _CachedTwister(random, "_inst", _address_in_python, random.getstate, lambda state: state[2] is not None)
+_numpy = _CachedTwister(
+    np.random.mtrand._rand, "_bit_generator", _address_in_numpy, np.random.get_state, lambda state: bool(state[3])
 )
 
 
 def cpu_state() -> RandomState:
     """The state of the CPU's generators."""
-    return {"python": _python(), "numpy": _numpy(), "torch": torch.default_generator.get_state()}
+    return {"python": _python.state(), "numpy": _numpy.state(), "torch": torch.default_generator.get_state()}
 
 
 def set_cpu_state(state: RandomState) -> None:
@@ -131,7 +145,10 @@ def gpu_states() -> list[torch.Tensor]:
 
 
 def gpu_states_in_use() -> list[torch.Tensor]:
-    """The same, empty until this process has initialised CUDA: 16 bytes for each GPU, cheap enough for every step."""
+    """The states of the GPUs' generators; empty until this process has initialised CUDA.
+
+    They are 16 bytes for each GPU: cheap enough for every step.
+    """
     return [g.get_state() for g in torch.cuda.default_generators] if torch.cuda.is_initialized() else []
 
 
@@ -142,7 +159,7 @@ def set_gpu_states(states: list[torch.Tensor]) -> None:
 
 
 def rng_state() -> RandomState:
-    """All the global random number generators: Python, numpy, torch, CUDA."""
+    """The states of all global generators: Python's, NumPy's, torch's, and those of the GPUs."""
     return {**cpu_state(), "cuda": gpu_states()}
 
 

@@ -27,22 +27,29 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Resample = Callable[[Array, int, int], Array]  # (audio, from, to)
-RATES = (1000, 1_000_000)  # hertz; a file that claims another one is damaged, and would become very long or nothing
+# In hertz. A file that claims another rate is damaged: resampling would make it very long, or leave nothing of it.
+RATE_RANGE = (1000, 1_000_000)
 _ACCEPTED = (
     'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) returns, '
     '{"array": …, "sampling_rate": …}, or an array'
 )
-# Of the energy that the mean of unlike channels has. Of two channels of one loudness, 0.02 is 20 dB below either.
+# Channels cancel each other where their mean has less than this share of the energy that the mean of unrelated channels
+# would have: for two equally loud channels, where it is 20 dB below either.
 _CANCELS = 0.02
 _SILENT = 1e-4  # of full scale: -80 dB, three steps of 16 bits
 _BLOCK = 1 << 23  # frames read at once, so that a header that claims days of audio reserves no memory
-_CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
-# Seconds decoded before a piece, by codec: an Opus decoder converges to its output from the beginning in that time.
+# Least share of the frames in its header to which a whole file decodes: lossy formats may miss a few at the ends.
+_WHOLE = 0.98
+# Seconds decoded before a piece, by codec. After them an Opus decoder that started in the middle gives what one does
+# that started at the beginning of the file.
 _LEAD_S = {"OPUS": 5.0}
 
 
 class Decoded(NamedTuple):
-    """Mono samples of a clip and their rate; ``one_channel``: of one channel alone, as all cancel each other."""
+    """Mono samples of a clip and their rate in hertz.
+
+    ``one_channel`` says that they are those of one channel alone, since in the mean the channels cancel each other.
+    """
 
     samples: Array
     rate: int
@@ -50,7 +57,7 @@ class Decoded(NamedTuple):
 
 
 class Mix:
-    """Means of a clip's channels, block by block; or the samples of ``channel`` instead."""
+    """Mixes a clip to mono, block by block: the mean of its channels, or ``channel`` alone."""
 
     def __init__(self, channel: int | None = None) -> None:
         self._channel = channel
@@ -58,10 +65,10 @@ class Mix:
         self._energies: list[float] = []
 
     def __call__(self, block: Array, axis: int) -> Array:
-        """``block`` without its ``axis`` of channels."""
+        """The mono samples of ``block``, whose ``axis`` is that of the channels."""
         if self._channel is not None:
-            alone: Array = np.ascontiguousarray(block.take(self._channel, axis))
-            return alone
+            samples: Array = np.ascontiguousarray(block.take(self._channel, axis))
+            return samples
         mix: Array = block.mean(axis)
         self._energy += _energy(mix)
         energies = [_energy(block.take(channel, axis)) for channel in range(block.shape[axis])]
@@ -77,7 +84,7 @@ class Mix:
 
 
 def is_silent(samples: Array) -> bool:
-    """Whether a clip is silent."""
+    """Whether no sample of a clip is as loud as -80 dB of full scale; a clip without samples is not silent."""
     return bool(len(samples)) and max(float(samples.max()), -float(samples.min())) < _SILENT
 
 
@@ -99,9 +106,9 @@ def resampled(audio: Array, rate: int, wanted: int, name: str) -> Array:
 
 
 def find_resampler() -> tuple[str, Resample | None]:
-    """The name of what is installed, and a function; "" and None when nothing is.
+    """The name of the installed resampling package, and a function that resamples by it; "" and None without one.
 
-    Both keep float32. soxr takes a third of scipy's time at rates with small common divisors.
+    Both packages keep float32. soxr takes a third of scipy's time at rates with small common divisors.
     """
     if importlib.util.find_spec("soxr"):
         soxr: Any = importlib.import_module("soxr")
@@ -113,7 +120,7 @@ def find_resampler() -> tuple[str, Resample | None]:
 
 
 def decode_file(path: str) -> Decoded:
-    """The mono samples of a file or of a piece of one, and its rate in hertz."""
+    """The mono samples of a file, or of the piece of it that a path such as ``talk.flac#t=12.5,30`` selects."""
     path, part = split_range(path)
     return from_storage(path, lambda: _decode_file(path, part))
 
@@ -134,7 +141,9 @@ def _decode_file(path: str, part: tuple[float, float] | None) -> Decoded:
     try:
         return _decode(path, path, part)
     except CorruptFileError:
-        read_through(path)  # raises what the storage fails by, of which libsndfile keeps nothing
+        # Raises the error of storage that does not answer, which libsndfile does not pass on. Where the file can be
+        # read now, the storage may have failed for a moment only, so the file is decoded once more.
+        read_through(path)
     return _decode(path, path, part)
 
 
@@ -150,17 +159,17 @@ def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None,
         raise CorruptFileError(
             f"cannot decode {name}: {_reason(error)}", "if a player plays it, convert it: ffmpeg -i IN OUT.flac"
         ) from error
-    if len(samples) < _CUT_OFF * claimed:
+    if len(samples) < _WHOLE * claimed:
         raise CorruptFileError(
             f"{name} is truncated: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
             "fetch it again, or leave it out; asrconfig_go.scan_audio finds all such files",
         )
-    instead = mix.channel_instead()
-    if instead is None:
+    loudest = mix.channel_instead()
+    if loudest is None:
         return Decoded(samples, rate, channel is not None)
     if isinstance(file, io.BytesIO):
         file.seek(0)
-    return _decode(file, name, part, instead)
+    return _decode(file, name, part, loudest)  # again, for only the mean was kept
 
 
 def _go_to(opened: SoundFile, part: tuple[float, float]) -> int:
@@ -174,6 +183,7 @@ def _go_to(opened: SoundFile, part: tuple[float, float]) -> int:
 
 
 def _mono_frames(opened: SoundFile, frames: int, mix: Mix) -> Array:
+    """The next ``frames`` of a file, fewer where it ends before."""
     blocks: list[Array] = []
     while True:
         wanted = min(_BLOCK, max(1, frames))
@@ -202,7 +212,7 @@ def _soundfile(name: str) -> Any:
 
 def check_rate(sample_rate: int, name: str = "sample_rate") -> None:
     """Raise ``InvalidArgumentError`` outside 1000 to 1 000 000 Hz; ``name`` is the argument's."""
-    in_range(name, sample_rate, *RATES, "16000 is usual", int)
+    in_range(name, sample_rate, *RATE_RANGE, "16000 is usual", int)
 
 
 def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:
@@ -244,7 +254,7 @@ def load_clip(source: object, sample_rate: int = SAMPLING_RATE) -> Decoded:
     check_rate(sample_rate)
     name = name_of(source)
     samples, rate, one_channel = decode_source(source, name, sample_rate)
-    if not RATES[0] <= rate <= RATES[1]:
+    if not RATE_RANGE[0] <= rate <= RATE_RANGE[1]:
         raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it again, or leave it out")
     if not np.isfinite(samples).all():
         raise CorruptFileError(f"{name} holds samples that are not finite numbers", "write it again, or leave it out")
@@ -274,14 +284,14 @@ def decode_source(source: object, name: str, rate: int) -> Decoded:
             return _decode(io.BytesIO(clip.value), name, split_range(clip.path, file=False)[1])
         case "decoder":  # of torchcodec, which datasets returns from version 4 on
             samples = clip.value.get_all_samples()
-            return _array(samples.data, name, _rate(samples.sample_rate, name))
+            return _array(samples.data, name, _stored_rate(samples.sample_rate, name))
         case "missing":
             raise InvalidArgumentError(f"{name} has neither bytes nor a path nor an array", _ACCEPTED)
-    return _array(clip.value, name, rate if clip.rate is None else _rate(clip.rate, name))
+    return _array(clip.value, name, rate if clip.rate is None else _stored_rate(clip.rate, name))
 
 
 def _array(values: Any, name: str, rate: int) -> Decoded:
-    """Convert samples to mono float32; int16 and int32 are PCM samples of that width."""
+    """The samples of an array or tensor as mono float32; int16 and int32 are PCM samples of that width."""
     if isinstance(values, str | bytes | dict) or values is None:
         raise InvalidArgumentError(f"{name} is not audio", _ACCEPTED)
     if hasattr(values, "detach"):
@@ -302,11 +312,14 @@ def _array(values: Any, name: str, rate: int) -> Decoded:
         return Decoded(samples, rate)
     axis, mix = int(np.argmin(samples.shape)), Mix()
     mean = mix(samples, axis)
-    instead = mix.channel_instead()
-    return Decoded(mean, rate) if instead is None else Decoded(Mix(instead)(samples, axis), rate, True)
+    loudest = mix.channel_instead()
+    return Decoded(mean, rate) if loudest is None else Decoded(Mix(loudest)(samples, axis), rate, True)
 
 
-def _rate(rate: object, name: str) -> int:
-    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= RATES[1]:
-        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", f"it is {RATES[0]} to {RATES[1]} Hz")
+def _stored_rate(rate: object, name: str) -> int:
+    """The rate in hertz that a clip in memory comes with, as a whole number."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= RATE_RANGE[1]:
+        raise InvalidArgumentError(
+            f"{name} has the sampling rate {rate!r}", f"it is {RATE_RANGE[0]} to {RATE_RANGE[1]} Hz"
+        )
     return round(float(rate))

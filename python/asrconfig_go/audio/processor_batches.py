@@ -1,4 +1,4 @@
-"""The collator that a processor and a model need."""
+"""The collator that a processor and a model need, and the batches of a processor that writes prompts."""
 
 from __future__ import annotations
 
@@ -47,24 +47,27 @@ class ProcessorNotUsedWarning(UserWarning):
 
 @dataclass(frozen=True)
 class ProcessorRows:
-    """Rows with the columns ``audio`` and ``text`` (None: without transcripts) to a batch by ``collate``."""
+    """Collates rows of a dataset: passes their columns ``audio`` and ``text`` to ``collate`` under these two names.
+
+    ``text`` is None for rows without transcripts.
+    """
 
     collate: Callable[[Sequence[dict[str, Any]]], Any]
     audio: str
     text: str | None
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """A dictionary of tensors."""
+        """Return the batch of these rows, a dictionary of tensors."""
         names = {"audio": self.audio} | ({} if self.text is None else {"text": self.text})
         return self.collate([{name: row[column] for name, column in names.items()} for row in rows])
 
 
 def processor_examples(dataset: object, processor: ProcessorMixin, model: object) -> CollatedExamples | None:
-    """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
+    """The rows of ``dataset``, and the collator by which ``processor`` makes batches of them for ``model``.
 
-    ``dataset`` may be the path of a folder or a manifest with transcripts. None where there are no rows with audio, or
-    no module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``,
-    where the first row becomes no batch.
+    ``dataset`` may be the path of a folder or a manifest with transcripts. None where there are no rows with audio,
+    where ``model`` is no module, or where ``processor`` is a feature extractor alone, which makes no labels; and, with
+    a ``ProcessorNotUsedWarning``, where no batch can be made of the first row.
     """
     if getattr(processor, "tokenizer", None) is None or not is_module(model):
         return None
@@ -81,7 +84,7 @@ def processor_examples(dataset: object, processor: ProcessorMixin, model: object
         text = next(iter(usual_columns(first, text_columns())), None)
         collate = ProcessorRows(make_collator(processor, model), find_column(list(first), "audio", None), text)
         collate([first])
-    except Exception as error:  # of a processor of any kind
+    except Exception as error:  # processors, those of a user too, raise errors of any class
         reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
         warnings.warn(
             f"{type(processor).__name__} makes no batch of the dataset's first row ({reason}): "
@@ -98,15 +101,15 @@ def with_transcripts(batch: dict[str, Any], transcripts: Sequence[list[int]], pa
 
     Padding moves to the end of the rows, where no position of the prompt or the transcript depends on it.
     """
-    pad = pad or 0  # the mask or the labels mark the padding
+    pad = pad or 0  # any token will do: the mask or the labels mark the padding
     if _DECODER in batch:
-        return {**batch, **_decoder(batch[_DECODER].tolist(), transcripts, pad)}
-    prompts = _rows(batch["input_ids"], batch["attention_mask"])
+        return {**batch, **_decoder_batch(batch[_DECODER].tolist(), transcripts, pad)}
+    prompts = _unpadded(batch["input_ids"], batch["attention_mask"])
     sequences = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
     labels = [[IGNORED] * len(prompt) + ids for prompt, ids in zip(prompts, transcripts, strict=True)]
     return {
         **batch,
-        **_longer_types(batch, transcripts),
+        **_token_types(batch, transcripts),
         "input_ids": padded_ids(sequences, pad),
         "attention_mask": padded_ids([[1] * len(row) for row in sequences], 0),
         "labels": padded_ids(labels, IGNORED),
@@ -114,11 +117,15 @@ def with_transcripts(batch: dict[str, Any], transcripts: Sequence[list[int]], pa
 
 
 def without_transcripts(batch: dict[str, Any], pad: int | None) -> dict[str, Any]:
-    """What ``generate`` takes of a batch to train on: prompts, padded in front, or no decoder input at all."""
+    """What ``generate`` takes of a batch to train on: its prompts, without the transcripts that follow them.
+
+    Prompts in ``input_ids`` are padded in front, where ``generate`` expects it. Of a decoder's input the columns stay
+    that are prompt in every row.
+    """
     labels = batch["labels"]
     prompt = {name: value for name, value in batch.items() if name != "labels"}
     if "input_ids" in batch:
-        rows = _rows(batch["input_ids"], (labels == IGNORED) & batch["attention_mask"].bool())
+        rows = _unpadded(batch["input_ids"], (labels == IGNORED) & batch["attention_mask"].bool())
         width = max(map(len, rows))
         prompt["input_ids"] = padded_ids([[pad or 0] * (width - len(row)) + row for row in rows], 0).to(labels.device)
         mask = padded_ids([[0] * (width - len(row)) + [1] * len(row) for row in rows], 0)
@@ -130,21 +137,23 @@ def without_transcripts(batch: dict[str, Any], pad: int | None) -> dict[str, Any
     return prompt
 
 
-def _rows(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+def _unpadded(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+    """The rows of ``ids``, each without what ``mask`` leaves out."""
     return [row[here.bool()].tolist() for row, here in zip(ids, mask, strict=True)]
 
 
-def _longer_types(batch: dict[str, Any], transcripts: Sequence[list[int]]) -> dict[str, Any]:
+def _token_types(batch: dict[str, Any], transcripts: Sequence[list[int]]) -> dict[str, Any]:
+    """The token types of a batch, continued by that of text, 0, for each token of a transcript."""
     types = {name: value for name, value in batch.items() if name.endswith("token_type_ids")}
     longer = {}
     for name, value in types.items():
-        rows = zip(_rows(value, batch["attention_mask"]), transcripts, strict=True)
+        rows = zip(_unpadded(value, batch["attention_mask"]), transcripts, strict=True)
         longer[name] = padded_ids([[*row, *[0] * len(ids)] for row, ids in rows], 0)
     return longer
 
 
-def _decoder(prompts: Sequence[list[int]], transcripts: Sequence[list[int]], pad: int) -> dict[str, Any]:
-    """Input and labels of a decoder, shifted by one: such models do not shift labels if they get both."""
+def _decoder_batch(prompts: Sequence[list[int]], transcripts: Sequence[list[int]], pad: int) -> dict[str, Any]:
+    """Input and labels of a decoder, the labels one position ahead: models that get both do not shift them."""
     sequences = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
     labels = [[IGNORED] * (len(prompt) - 1) + ids for prompt, ids in zip(prompts, transcripts, strict=True)]
     return {_DECODER: padded_ids([row[:-1] for row in sequences], pad), "labels": padded_ids(labels, IGNORED)}
@@ -271,7 +280,7 @@ def make_collator(processor: ProcessorMixin, model: PreTrainedModel, **options: 
 
 
 def asked_language(processor: ProcessorMixin, language: str | None) -> CollatorSettings:
-    """The option of a collator for what is spoken: none where the processor writes no prompts."""
+    """The collator's option for the language that is spoken; empty where the processor writes no prompts."""
     return {} if language is None or not writes_prompts(processor) else {"language": language}
 
 
@@ -280,10 +289,10 @@ def end_token(processor: ProcessorMixin, model: PreTrainedModel) -> int | None:
     tokenizer, model = getattr(processor, "tokenizer", None), bare(model)
     if ends_with_frames(model.config):
         return None
-    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    ends = [ends] if isinstance(ends, int) else list(ends or ())
-    own = getattr(tokenizer, "eos_token_id", None)
-    end = own if own in ends or not ends else ends[0]
+    of_model = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    model_ends = [of_model] if isinstance(of_model, int) else list(of_model or ())
+    tokenizer_end = getattr(tokenizer, "eos_token_id", None)
+    end = tokenizer_end if tokenizer_end in model_ends or not model_ends else model_ends[0]
     if end is None:
         raise UnsupportedError(
             f"{type(processor).__name__} has no token that ends a transcript", "set processor.tokenizer.eos_token"
