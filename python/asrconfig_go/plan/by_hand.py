@@ -1,4 +1,4 @@
-"""Settings that are chosen by hand beside the plan's: what each takes, and what runs cost."""
+"""Trainings with settings chosen by hand compared with the plan's: memory, time and cost of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class HandComparison(Shown, kind="by hand"):
-    """Trainings with settings by hand and with the plan's.
+    """Trainings with settings chosen by hand compared with the plan's.
 
     Attributes:
         cases: The trainings, one for each machine.

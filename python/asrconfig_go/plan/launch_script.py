@@ -1,4 +1,4 @@
-"""Files that launch a plan, and the commands that start them."""
+"""Writes the files with which a plan is launched on one or several machines, and says which commands use them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .plan_record import PlanRecord
 if TYPE_CHECKING:
     import torch
 
-PORT = 29500
+PORT = 29500  # of the first machine, where all processes meet; torch's own default
 
-# What the scripts for several machines ask for.
+# Environment variables without which a script for several machines stops, and what they mean.
 PLACEHOLDERS = {
     "FIRST_MACHINE": "name or address of the machine that all others reach, the same everywhere",
     "MACHINE_RANK": "number of this machine, 0 on the first one",
@@ -32,8 +32,9 @@ PLACEHOLDERS = {
 def launch_environment(config: PlanRecord) -> dict[str, str]:
     """Variables of the launcher's environment.
 
-    Restarts: without the first, torchrun (seen with PyTorch 2.15) keeps one store for all attempts, with the addresses
-    of processes that it has ended (docs/training.md). The allocator is set under the name of either age of PyTorch.
+    The first is for restarts: without it torchrun (seen with PyTorch 2.15) keeps one store for all attempts, with the
+    addresses of processes that it has ended (docs/training.md). The allocator's settings are given under both names
+    that versions of PyTorch read.
     """
     variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     if config.alloc_conf:
@@ -47,19 +48,20 @@ def torchrun_command(config: PlanRecord, machines: int, restarts: int, script: S
     if machines > 1:
         words = ["torchrun", "--nnodes", str(machines), "--rdzv-id", "asrconfig", "--rdzv-backend", "c10d"]
     words += ["--nproc-per-node", str(config.device_count // machines), "--max-restarts", str(restarts)]
-    place = f'--rdzv-endpoint "$FIRST_MACHINE:{PORT}" ' if machines > 1 else ""
-    return f"{shlex.join(words)} {place}{shlex.join(script)}"
+    # Appended after quoting: the shell is to replace the variable.
+    endpoint = f'--rdzv-endpoint "$FIRST_MACHINE:{PORT}" ' if machines > 1 else ""
+    return f"{shlex.join(words)} {endpoint}{shlex.join(script)}"
 
 
 def accelerate_command(config: PlanRecord, machines: int, restarts: int, file: str, script: Sequence[str]) -> str:
-    """The command for ``machines``, on each its own rank."""
+    """The command for ``machines``, the same on each; ``$MACHINE_RANK`` says which one it is."""
     words = ["accelerate", "launch", "--config_file", file]
     if config.device_count > 1:
         words += ["--rdzv_backend", "c10d", "--max_restarts", str(restarts)]
-    place = ""
+    addresses = ""
     if machines > 1:
-        place = f'--machine_rank "$MACHINE_RANK" --main_process_ip "$FIRST_MACHINE" --main_process_port {PORT} '
-    return f"{shlex.join(words)} {place}{shlex.join(script)}"
+        addresses = f'--machine_rank "$MACHINE_RANK" --main_process_ip "$FIRST_MACHINE" --main_process_port {PORT} '
+    return f"{shlex.join(words)} {addresses}{shlex.join(script)}"
 
 
 def shell_script(command: str, variables: Mapping[str, str], about: Sequence[str]) -> str:
@@ -83,13 +85,13 @@ class LaunchFiles:
     strategy: Strategy
     files: tuple[Path, ...]
     """``plan.json``, ``accelerate.yaml``, ``torchrun.sh``, ``accelerate.sh``, ``slurm.sbatch``, ``ray_train.py``,
-    and what was asked for: ``deepspeed.json`` by ZeRO, ``skypilot.yaml``, ``pytorchjob.yaml``."""
+    and, where asked for, ``deepspeed.json`` (by a strategy of ZeRO), ``skypilot.yaml`` and ``pytorchjob.yaml``."""
     torchrun: str
     """The command that ``torchrun.sh`` runs."""
     accelerate: str
     """The command that ``accelerate.sh`` runs."""
     environment: Mapping[str, str]
-    """Variables that both need, and the scripts set."""
+    """Variables that both commands need; the scripts set them."""
     notes: tuple[str, ...]
     """What to know before starting."""
 
@@ -151,7 +153,7 @@ def launch_files(
         bucket: Where SkyPilot keeps ``output``: a name or a URL such as ``"s3://name"``; ``""`` for no task of
             SkyPilot.
         image: The container image of a PyTorchJob for Kubernetes, which requires ``claim``; ``""`` for no such job.
-        claim: The claim of the volume that holds the working folder of that job.
+        claim: The name of the persistent volume claim whose volume holds the working folder of that job.
 
     Returns:
         The files, and the commands that start them.
@@ -168,23 +170,23 @@ def launch_files(
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)
     units = fsdp_units(layers, model) if settled.distributed == "fsdp" else None
-    place = user_path(folder, "output folder").absolute()
+    target = user_path(folder, "output folder").absolute()
     command = [script, *arguments]
     variables = launch_environment(settled)
     torchrun = torchrun_command(settled, machines, max_restarts, command)
-    accelerate = accelerate_command(settled, machines, max_restarts, str(place / "accelerate.yaml"), command)
+    accelerate = accelerate_command(settled, machines, max_restarts, str(target / "accelerate.yaml"), command)
     notes = _notes(config, settled, machines)
     texts = {"plan.json": as_json(settled.to_dict())}
     if settled.distributed.startswith("zero"):
         texts["deepspeed.json"] = as_json(deepspeed_config(int(settled.distributed[-1])))
-    texts["accelerate.yaml"] = as_yaml(accelerate_config(settled, machines, units, str(place / "deepspeed.json")))
+    texts["accelerate.yaml"] = as_yaml(accelerate_config(settled, machines, units, str(target / "deepspeed.json")))
     about = [f"{settled.distributed}, {settled.device_count} processes, {machines} machine(s)", *notes]
     texts["torchrun.sh"] = shell_script(torchrun, variables, about)
     texts["accelerate.sh"] = shell_script(accelerate, variables, about)
-    job = ClusterJob(settled, place, machines, max_restarts, (script, *arguments), variables, output)
+    job = ClusterJob(settled, target, machines, max_restarts, (script, *arguments), variables, output)
     texts |= _for_clusters(job, bucket, image, claim)
-    files = _write(place, texts)
-    return LaunchFiles(place, settled.distributed, files, torchrun, accelerate, variables, notes)
+    files = _write(target, texts)
+    return LaunchFiles(target, settled.distributed, files, torchrun, accelerate, variables, notes)
 
 
 def _for_clusters(job: ClusterJob, bucket: str, image: str, claim: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What saves memory: changes to a training, each with what a trace shows of it, and the largest models that fit so."""
+"""Changes to a training that save memory, with the memory that a trace shows for each; the largest models that fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Saving:
-    """A change, the advice how to make it, and what to trace in place of the plan's batches and model."""
+    """A change to a training, and how to trace it.
+
+    ``advice`` says how to make it. ``batch`` makes the batches in place of the plan's, and within the context of
+    ``changed`` the model is as the change would leave it.
+    """
 
     name: str
     advice: str
@@ -41,10 +45,10 @@ class Saving:
 
 
 def add_savings(model: torch.nn.Module, batches: Any, plan: PlanRecord, gpu: str | None, new_rank: int) -> None:
-    """Append to a plan's alternatives changes that would take less memory for its micro-batch of the longest clips.
+    """Append to a plan's alternatives the changes that would save memory for its micro-batch of the longest clips.
 
-    Each is traced with batches of the user's collator; without collated rows, and after one that cannot be traced, none
-    is added. ``new_rank`` is the rank of adapters that the model does not have yet.
+    Each is traced with batches of the user's collator. None is added without collated rows, nor any after the first
+    that cannot be traced. ``new_rank`` is the rank of adapters that the model does not have yet.
     """
     size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
     names = ("precision", "optimizer", "freeze_feature_encoder", *RECOMPUTING)
@@ -55,7 +59,7 @@ def add_savings(model: torch.nn.Module, batches: Any, plan: PlanRecord, gpu: str
 
 
 def savings_in_hint(error: InfeasiblePlanError, model: torch.nn.Module, batches: Any, settings: dict[str, Any]) -> None:
-    """Append the same changes, traced for one of the longest clips, to the remedies of a training that does not fit."""
+    """Append the same changes, traced for one of the longest clips, to the hint of a training that does not fit."""
     error.hint += "".join(f"\n  · {saving.what}" for saving in _traced(model, batches, settings, 1))
 
 
@@ -69,7 +73,7 @@ def _traced(model: torch.nn.Module, batches: Any, settings: dict[str, Any], size
         point = batches.real((size, *max(pairs)))  # the longest clip with its own text
         shape = f"{size} × {point[1] / batches.length_per_second:.3g} s"
         before: int | None = None
-        for saving in list(_savings(model, batches, point)):
+        for saving in list(_savings(model, batches, point)):  # all found before one of them changes the model
             before = before or _peak(model, batches, settings, point, batches.batch)
             with saving.changed():
                 after = _peak(model, batches, settings, point, saving.batch)
@@ -86,31 +90,35 @@ def _savings(model: torch.nn.Module, batches: SpeechBatches, point: Point) -> It
         )  # fmt: skip
     for name, part in frozen_normalised(model):
         advice = f"freeze(model.{name}), so that the guard can split batches that run out of memory"
-        yield Saving(f"{name} in evaluation mode", advice, batches.batch, functools.partial(_eval, part))
+        yield Saving(f"{name} in evaluation mode", advice, batches.batch, functools.partial(_frozen, part))
 
 
 def frozen_normalised(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """The largest parts of a model without trained parameters whose batch normalisation is in training mode."""
+    """The untrained parts of a model whose batch normalisation is in training mode, with their names.
+
+    A part is a module without trained parameters that is not inside another such module.
+    """
     from torch.nn.modules.batchnorm import _BatchNorm
 
-    def is_one(module: torch.nn.Module) -> bool:
+    def qualifies(module: torch.nn.Module) -> bool:
         untrained = not any(p.requires_grad for p in module.parameters())
-        return untrained and any(isinstance(m, _BatchNorm) and _trains(m) for m in module.modules())
+        return untrained and any(isinstance(m, _BatchNorm) and _in_training_mode(m) for m in module.modules())
 
-    inside, parent = bare(model), ""
-    for name, module in inside.named_modules():
-        if name and not (parent and name.startswith(f"{parent}.")) and is_one(module):
-            parent = name
+    found = ""  # the newest part; the modules inside it come next
+    for name, module in bare(model).named_modules():
+        if name and not (found and name.startswith(f"{found}.")) and qualifies(module):
+            found = name
             yield name, module
 
 
-def _trains(norm: torch.nn.Module) -> bool:
-    """Whether a layer follows ``model.train()``; a frozen part overrides ``train``."""
+def _in_training_mode(norm: torch.nn.Module) -> bool:
+    """Whether a layer is in training mode, and not one that ``freeze`` keeps as it is by its own ``train``."""
     return "train" not in vars(norm) and bool(norm.training)
 
 
 @contextlib.contextmanager
-def _eval(part: torch.nn.Module) -> Iterator[None]:
+def _frozen(part: torch.nn.Module) -> Iterator[None]:
+    """Freeze a part of the model for the block."""
     from ..predict.probe import modes_kept
 
     with modes_kept(part):
@@ -134,7 +142,7 @@ class TrainableModel:
     """What a model takes of a GPU, for a micro-batch of one clip with gradient checkpointing.
 
     Attributes:
-        name: The known name.
+        name: The model's full name.
         parameters: The number of its parameters.
         full: All parameters train, with AdamW.
         eight_bit: All parameters train, with 8-bit AdamW.
@@ -156,7 +164,7 @@ class LargestModels(Shown, kind="largest models"):
         gpu: The name of the GPU.
         budget_bytes: The memory that a training may use.
         seconds: The seconds of the longest clip.
-        models: The models, also those that do not fit.
+        models: The models, those that do not fit among them.
     """
 
     gpu: str

@@ -14,8 +14,8 @@ from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMP
 from .._core.files import fingerprint, user_path
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from ..predict import run_memory
 from ..trace.model import Model, can_trace
+from . import run_memory
 from .estimate import EvaluationMemory, MemoryEstimate, smaller_batch
 from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
 from .opened_trace import STEPS, OpenedTrace
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ..trace.event_log import Trace
 
 
-_POINTS = 400  # of a timeline
-_EVERY_EVENT = 100_000
-_MODULES = 12  # rows at the peak
+_POINTS = 400  # of a timeline, at most
+_EVERY_EVENT = 100_000  # points that are enough for a timeline with each event of an evaluation
+_MODULES = 12  # listed with what they hold at the peak
 _USUAL_TOKENS = 448  # what Whisper generates at most
 
 
@@ -113,18 +113,18 @@ class MemoryModel(OpenedTrace):
         )  # fmt: skip
         target = Target.find(gpu, devices)
         source = Model.of(model, freeze_feature_encoder)
-        own = batch_fn is not None or loss is not None or points is not None
+        is_custom = batch_fn is not None or loss is not None or points is not None
         model_key = None if source.identity is None else fingerprint(source.identity)
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
-        cached = recording.key(model_key) if cache and model_key and loss is None else None
-        opened = recording.opened(cached, progress)
+        cache_key = recording.key(model_key) if cache and model_key and loss is None else None
+        opened = recording.opened(cache_key, progress)
 
         def record(shapes: tuple[Point, ...]) -> dict[str, Any]:
             further = dataclasses.replace(recording, points=shapes)
-            return further.opened(cached and further.key(str(model_key)), progress)
+            return further.opened(cache_key and further.key(str(model_key)), progress)
 
         shapes = ShapeTraces(record, getattr(batch_fn, "real", lambda point: point))
-        return cls(opened, settings, target, None if own else model_key, source.label, shapes)
+        return cls(opened, settings, target, None if is_custom else model_key, source.label, shapes)
 
     @classmethod
     def of_known(cls, name: str, *, gpu: str | None, record: bool | None, **settings: Any) -> MemoryModel | None:
@@ -133,8 +133,9 @@ class MemoryModel(OpenedTrace):
         Args:
             name: The full name of the model, such as ``"facebook/wav2vec2-base"``.
             gpu: A GPU of the catalogue; None for this machine's, if there is one.
-            record: True for no recording of the package; None for one only where torch is not installed, or the
-                installed packages are those of the recordings; False for one in any case.
+            record: Whether the model is to be recorded anew rather than a recording of the package opened: True for
+                always; None for where a recording can be made and those of the package are from other versions of the
+                packages that are installed; False for never.
             **settings: The fields of ``MemorySettings``.
 
         Returns:
@@ -264,12 +265,13 @@ class MemoryModel(OpenedTrace):
             UnsupportedError: The trace has no evaluation, or none of this shape.
         """
         shape = Shape(batch, seconds, labels)
-        # For the outputs alone: expandable segments do not round up, and the outputs often exist only at the end.
+        # This simulation is for the bytes of single components: expandable segments do not round them up, and outputs
+        # often exist at the end only, which a timeline with fewer points may miss.
         exact = {"limit_bytes": None, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
         request = {**self.step_request(shape, "evaluate"), **exact}
         components = native.call("memory.simulate", request)["timeline"]["components"]
         outputs, evaluated = max(components.get("outputs", [0])), self.evaluated(shape)
-        cache = self.cache_bytes(self.max_labels or _USUAL_TOKENS)
+        cache_in_float16 = self.cache_bytes(self.max_labels or _USUAL_TOKENS)
         return EvaluationMemory(
             batch=batch,
             seconds=seconds,
@@ -277,7 +279,7 @@ class MemoryModel(OpenedTrace):
             peak_reserved=evaluated["peak_reserved"],
             resident_bytes=sum(max(components.get(name, [0])) for name in ("parameters", "buffers", "optimizer")),
             outputs_bytes_per_sample=round(outputs / batch),
-            generation_cache_bytes=batch * cache * (2 if self.settings.precision == "fp32" else 1) or None,
+            generation_cache_bytes=batch * cache_in_float16 * (2 if self.settings.precision == "fp32" else 1) or None,
         )
 
     simulate_steps = run_memory.simulate_steps
@@ -303,7 +305,7 @@ def open_model(
 
 
 def _to_the_end(request: dict[str, Any]) -> dict[str, Any]:
-    """Simulate; of a run that would stop, return where it would stop and the peaks of a GPU that is large enough."""
+    """Simulate. Where memory runs out, return where that is, with the peaks on a GPU that is large enough."""
     answer: dict[str, Any] = native.call("memory.simulate", request)
     if answer["out_of_memory"] is None:
         return answer
@@ -311,8 +313,11 @@ def _to_the_end(request: dict[str, Any]) -> dict[str, Any]:
     return {**unlimited, "fits": False, "out_of_memory": answer["out_of_memory"]}
 
 
-def _scaled(answer: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
-    """A simulation's answer with reserved memory multiplied by a calibration's factor."""
+def _scaled(answer: dict[str, Any], factor: float, context_bytes: int | None) -> dict[str, Any]:
+    """A simulation's answer with reserved memory multiplied by a calibration's factor.
+
+    ``context_bytes`` is what the GPU holds beside PyTorch's memory; None where there is no GPU.
+    """
     if factor == 1.0:
         return answer
     reserved = round(answer["peak_reserved"] * factor)
@@ -320,7 +325,7 @@ def _scaled(answer: dict[str, Any], factor: float, device_bytes: int | None) -> 
     return {
         **answer,
         "peak_reserved": reserved,
-        "peak_device": None if device_bytes is None else reserved + device_bytes,
+        "peak_device": None if context_bytes is None else reserved + context_bytes,
         "phases": [{**p, "peak_reserved": round(p["peak_reserved"] * factor)} for p in answer["phases"]],
         "timeline": timeline and {**timeline, "reserved": [round(r * factor) for r in timeline["reserved"]]},
     }
