@@ -31,7 +31,7 @@ from asrconfig_go.audio import CTCCollator
 from asrconfig_go.data.splits import demo_rows
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
-from asrconfig_go.watch.display import NAME
+from asrconfig_go.watch.display import RUN_FILE_NAME
 from asrconfig_go.watch.telemetry import Counters, RunLog
 
 BATCH, STEPS, RATE, LEAKS_FROM = 8, 400, 16_000, 60
@@ -165,8 +165,8 @@ def main() -> None:
         except torch.cuda.OutOfMemoryError as error:
             print(f"step {trainer.state.global_step}: {error}")
         monitor.stop()
-        monitor.save(folder / NAME)
-        run_log = RunLog.load(folder / NAME)
+        monitor.save(folder / RUN_FILE_NAME)
+        run_log = RunLog.load(folder / RUN_FILE_NAME)
         print(f"\n{run_log!r}")
         for event in run_log.events:
             print(f"{event.at_s:6.1f} s  {event.kind}: {event.text}")

@@ -1,4 +1,4 @@
-"""The Trainer of a speech model: evaluations for CTC, for prompts and for transducers. Imports transformers."""
+"""The Trainer of a speech model, which evaluates CTC, prompted models and transducers. Imports transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CTCTrainer(Trainer):  # type: ignore[misc]
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
     ) -> tuple[Any, Any, Any]:
-        """Loss, token ids (clips, frames) with -100 where a clip has ended, labels."""
+        """Return the loss, token ids of shape (clips, frames) with -100 behind a clip's end, and the labels."""
         loss, logits, labels = super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
         if logits is None:
             return loss, logits, labels
@@ -47,7 +47,7 @@ class PromptTrainer(Seq2SeqTrainer):  # type: ignore[misc]
         ignore_keys: list[str] | None = None,
         **_: object,
     ) -> tuple[Any, Any, Any]:
-        """Loss, token ids behind the prompts, labels."""
+        """Return the loss, the token ids that were generated behind the prompts, and the labels."""
         loss, _logits, _labels = Trainer.prediction_step(self, model, inputs, True, ignore_keys)
         if prediction_loss_only or not self.args.predict_with_generate:
             return loss, None, None
@@ -61,7 +61,7 @@ class PromptTrainer(Seq2SeqTrainer):  # type: ignore[misc]
 
 
 def arguments_class(model: PreTrainedModel) -> Any:
-    """What ``config.to_training_arguments(arguments_class=…)`` is to build for ``make_trainer``."""
+    """The class of arguments that ``make_trainer`` needs, for ``config.to_training_arguments(arguments_class=…)``."""
     return Seq2SeqTrainingArguments if generates(model) else TrainingArguments
 
 
@@ -106,8 +106,9 @@ def make_trainer(
         'CTCCollator'
     """
     collator = make_collator(processor, model, **collator_options)
-    kind = PromptTrainer if isinstance(collator, ProcessorCollator) else Seq2SeqTrainer
-    return (kind if generates(model) else CTCTrainer)(
+    generating = PromptTrainer if isinstance(collator, ProcessorCollator) else Seq2SeqTrainer
+    trainer_class = generating if generates(model) else CTCTrainer
+    return trainer_class(
         model=model, args=args, train_dataset=data.train, eval_dataset=data.evaluation, data_collator=collator,
         compute_metrics=word_error_rates(processor), processing_class=processor, callbacks=list(callbacks),
     )  # fmt: skip

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PanelState:
-    """What is shown: steps made and planned, seconds left, shares of the time, and a monitor's figures.
+    """What the live panel shows: the training's progress, and a monitor's figures.
 
-    ``waited`` is the loader's share, ``model_flops_utilization`` that of useful work.
-    ``stopped`` is a training that did not come to its end.
+    ``step`` of ``steps`` planned ones are made, and the rest takes ``left_s`` seconds. Shares of the time are 0 to 1:
+    ``waited`` that of waiting for the loader, ``model_flops_utilization`` what the model's arithmetic takes at the
+    GPU's peak rate. ``stopped`` says that the training has stopped before its end.
     """
 
     step: int
@@ -48,14 +49,14 @@ class PanelState:
 
 
 class Panel:
-    """Draws on request. ``display`` is IPython's, or a replacement."""
+    """The live panel of a notebook. ``display`` is IPython's function, or a replacement; None for IPython's."""
 
     def __init__(self, display: Callable[..., DisplayHandle] | None = None) -> None:
         self._display = display
         self._handle: DisplayHandle | None = None
 
     def show(self, state: PanelState) -> None:
-        """Redraw in place."""
+        """Draw the panel, in place of the earlier one if there is one."""
         card = {"text/html": html("panel", asdict(state)), "text/plain": "(a live panel of the training's memory)"}
         if self._handle is not None:
             self._handle.update(card, raw=True)
@@ -81,10 +82,11 @@ def one_line(
     useful: float | None,
     columns: float = math.inf,
 ) -> str:
-    """``GPU 93% · mem 82% 12.3/15.0 GiB · CPU 61% · wait 3% · MFU 38%`` as far as it is known, in so many columns.
+    """``GPU 93% · mem 82% 12.3/15.0 GiB · CPU 61% · wait 3% · MFU 38%``, of it what is known and fits in ``columns``.
 
-    Of the GPU whose memory is the fullest, unused cache counted as free; without a GPU ``RAM 41% … · CPU 61%``. Where
-    columns are few, GiB, MFU and the wait are left out, in this order.
+    It is about the GPU whose memory is the fullest, with unused cache counted as free; without a GPU, about the host:
+    ``RAM 41% … · CPU 61%``. ``waited`` and ``useful`` are shares of the time as in ``scalars``. What does not fit is
+    left out: first the GiB, then MFU, then the wait.
     """
     busy, share, sizes = None, "", ""
     if fullest is not None:
@@ -108,7 +110,10 @@ def _percent(name: str, share: float | None) -> str:
 def show_line(
     handler: CallbackHandler, fullest: MemoryUse | None, activity: Activity, waited: float | None, useful: float | None
 ) -> None:
-    """Put the line behind the bar of a Trainer's ``ProgressCallback``, or before a notebook's, with its next step."""
+    """Put ``one_line`` behind the bar of a Trainer's ``ProgressCallback``, or before that of a notebook.
+
+    It is drawn when the bar itself is drawn again.
+    """
     for callback in handler.callbacks:
         bar, tracker = getattr(callback, "training_bar", None), getattr(callback, "training_tracker", None)
         if bar is not None and hasattr(bar, "set_postfix_str"):
@@ -118,7 +123,7 @@ def show_line(
 
 
 def _columns_left(bar: tqdm) -> float:
-    """How many a short tqdm bar leaves in its terminal: tqdm would cut what is longer."""
+    """The columns that a short tqdm bar leaves free in its terminal: tqdm would cut a longer text."""
     figures = bar.format_dict
     if not isinstance(figures["ncols"], int):  # no terminal
         return math.inf
@@ -126,14 +131,14 @@ def _columns_left(bar: tqdm) -> float:
     return figures["ncols"] - len(without) - len("|██████|, ")
 
 
-PREFIX = "asrconfig/"
+SCALAR_PREFIX = "asrconfig/"
 
 
 def scalars(shot: MemorySnapshot, activity: Activity, waited: float | None, useful: float | None) -> dict[str, float]:
     """``asrconfig/gpu0_memory_used_gib`` and so on; what is not known is left out.
 
-    ``waited`` is the share of the time since the last log that was spent waiting for the loader, ``useful`` what the
-    model's arithmetic takes of it at the peak rate.
+    Of the time since the last log, ``waited`` is the share that was spent waiting for the loader, and ``useful`` the
+    share that the model's arithmetic takes at the GPU's peak rate.
     """
     figures: dict[str, float | None] = {
         "host_memory_used_gib": _gib(shot.host_used),
@@ -155,39 +160,39 @@ def scalars(shot: MemorySnapshot, activity: Activity, waited: float | None, usef
     for i, busy in enumerate(activity.gpus):
         names = ("utilization", "tensor_active", "power_w", "temperature_c")
         figures |= {f"gpu{i}_{name}": getattr(busy, name) for name in names}
-    return {PREFIX + name: round(x, 4) for name, x in figures.items() if x is not None and math.isfinite(x)}
+    return {SCALAR_PREFIX + name: round(x, 4) for name, x in figures.items() if x is not None and math.isfinite(x)}
 
 
 def _gib(size: float | None) -> float | None:
     return None if size is None else size / GIB
 
 
-NAME = "asrconfig_monitor.json"
+RUN_FILE_NAME = "asrconfig_monitor.json"
 _EVERY_S = 60.0
 
 
 class RunFile:
     """Writes ``asrconfig_monitor.json`` into ``folder``, at least once a minute while ``write`` is called.
 
-    Of several nodes, those after the first have ``-rank<n>`` in the name. What a run wrote before the process was
-    killed is kept as ``asrconfig_monitor-until-step-<n>.json`` when it is resumed at step n.
+    Each node writes a file; those after the first have ``-rank<n>`` in the name. When a run is resumed at step n, the
+    file that it wrote before its process was killed is kept as ``asrconfig_monitor-until-step-<n>.json``.
     """
 
     def __init__(
         self, monitor: MemoryMonitor, folder: Path, rank: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._monitor, self._clock = monitor, clock
-        self.path = folder / (f"asrconfig_monitor-rank{rank}.json" if rank else NAME)
+        self.path = folder / (f"asrconfig_monitor-rank{rank}.json" if rank else RUN_FILE_NAME)
         self._next = clock() + _EVERY_S
 
     def keep_earlier(self, step: int) -> None:
-        """Put the file of the run that is resumed at ``step`` aside."""
+        """Rename the file that a run wrote before it is resumed at ``step``, above 0."""
         if step > 0 and self.path.exists():
             self.path.replace(self.path.with_name(f"{self.path.stem}-until-step-{step}.json"))
 
     @property
     def due(self) -> bool:
-        """Whether a minute has passed."""
+        """Whether a minute has passed since the file was written, or since the start."""
         return self._clock() >= self._next
 
     def write(self) -> None:
@@ -198,10 +203,10 @@ class RunFile:
 
 
 def leave_out_of_print(handler: CallbackHandler, undo: ExitStack) -> None:
-    """Print logs without the memory figures, until ``undo`` closes.
+    """Leave ``scalars`` out of the logs that the Trainer prints, until ``undo`` closes.
 
-    They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters and
-    other callbacks get them all.
+    They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters such as TensorBoard and
+    other callbacks get them.
     """
     for callback in handler.callbacks:
         if isinstance(callback, PrinterCallback | ProgressCallback):
@@ -211,5 +216,5 @@ def leave_out_of_print(handler: CallbackHandler, undo: ExitStack) -> None:
 def _printed(
     on_log: Callable[..., object], *arguments: object, logs: dict[str, float] | None = None, **others: object
 ) -> object:
-    printable = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
+    printable = logs and {name: value for name, value in logs.items() if not name.startswith(SCALAR_PREFIX)}
     return on_log(*arguments, logs=printable, **others)
