@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._core.checks import StartMethod, checked
+from ._core.checks import checked
+from ._core.choices import StartMethod
 from .errors import InvalidArgumentError, LibraryError
 from .plan.plan_record import PlanRecord
 

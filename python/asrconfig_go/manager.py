@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._core.checks import DurationUnit, check_keywords
+from ._core.checks import check_keywords
+from ._core.choices import DurationUnit
 from ._core.modules import IN_32_BIT, adapter_options, half_weights, half_words
 from ._core.records import to_json
 from .config import TrainingConfig

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.checks import CutRule
+from .._core.choices import CutRule
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from .._core.stored_clip import StoredClip

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core import checks, declared, defaults
+from .._core import choices, declared, defaults
 from .._core.output import show, write
 from .._core.records import to_json
 from ..errors import InvalidArgumentError
@@ -133,7 +133,7 @@ def add_memory(commands: Commands) -> None:
     add_lora_option(memory)
     add("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
     add("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
-    add_choice(memory, "--estimator", checks.Estimator, "auto")
+    add_choice(memory, "--estimator", choices.Estimator, "auto")
     add("--allocator", default=defaults.ALLOCATOR, metavar="CONF",
         help="text of PYTORCH_CUDA_ALLOC_CONF (default %(default)s, the plans'; '' for PyTorch's own)")  # fmt: skip
     add("--no-cache", dest="cache", action="store_false", help="record again, and cache nothing")

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from .._core.checks import Cluster
+from .._core.choices import Cluster
 from .._core.output import show, show_json
 from .._core.records import to_json
 from ..errors import InvalidArgumentError

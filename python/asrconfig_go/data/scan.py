@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from .._core import native
-from .._core.checks import Cluster, DurationUnit, checked, plain
+from .._core.checks import checked, plain
+from .._core.choices import Cluster, DurationUnit
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import Advance, ProgressBar, kind_of
 from .._core.records import from_json

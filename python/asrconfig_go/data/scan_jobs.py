@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._core import native
-from .._core.checks import Cluster
+from .._core.choices import Cluster
 from .._core.files import cache_folder
 from .._core.output import Advance
 from .._core.packages import imported

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._core.batches import UnsplittableBatchError, clip_lengths
-from .._core.checks import BadClipPolicy
+from .._core.choices import BadClipPolicy
 from .._core.out_of_memory import add_note, clear_frames, first_line
 from .._core.output import logger
 from ..errors import AsrConfigError, InfeasiblePlanError

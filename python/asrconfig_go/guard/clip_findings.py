@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.batches import batch_size, clip_lengths, copied, extent, input_name, split, spoken_lengths, time_axis
-from .._core.checks import TooLong
+from .._core.choices import TooLong
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.output import logger
 from .._core.padding import trimmed_clips

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_args
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .._core.checks import BadClipPolicy, OomSnapshot, TooLong, check_seconds, checked
+from .._core.checks import check_seconds, checked
+from .._core.choices import BadClipPolicy, OomSnapshot, TooLong
 from .._core.declared import WeightRule
 from .._core.training_session import cannot_retry, sharded
 from ..errors import InvalidArgumentError

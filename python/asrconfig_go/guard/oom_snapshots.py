@@ -20,7 +20,7 @@ import torch
 from torch.nn.modules import module as hooks
 
 from .._core import native
-from .._core.checks import OomSnapshot
+from .._core.choices import OomSnapshot
 from .._core.files import write_whole
 from .._core.out_of_memory import is_gpu_oom
 from .._core.output import logger

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from .._core.batches import batch_size, entries
-from .._core.checks import BadClipPolicy, TooLong, checked
+from .._core.checks import checked
+from .._core.choices import BadClipPolicy, TooLong
 from .._core.files import user_path
 from .._core.out_of_memory import clear_frames, is_gpu_oom
 from .._core.output import first_of

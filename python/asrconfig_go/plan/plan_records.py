@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._core.checks import AttnImplementation
+from .._core.choices import AttnImplementation
 from .._core.declared import (
     LengthHandling,
     LRScaling,

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .._core import native
-from .._core.checks import Checkpointing, check_seconds, checked, in_range
+from .._core.checks import check_seconds, checked, in_range
+from .._core.choices import Checkpointing
 from .._core.declared import WORDS, Precision, RowKind
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._core.files import cache_folder, fingerprint, read_object, write_whole

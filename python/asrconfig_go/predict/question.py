@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.checks import Checkpointing, Estimator, checked, one_of
+from .._core.checks import checked, one_of
+from .._core.choices import Checkpointing, Estimator
 from .._core.declared import Optimizer, Precision, RowKind
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._core.records import to_json

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .._core.batches import audio_name
-from .._core.checks import Checkpointing
+from .._core.choices import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.modules import add_lora, bare

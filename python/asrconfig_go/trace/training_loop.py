@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .._core.checks import Checkpointing, checked
+from .._core.checks import checked
+from .._core.choices import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.modules import (
     bare,

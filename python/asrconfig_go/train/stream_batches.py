@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from torch.utils.data import IterableDataset
 
-from .._core.checks import StreamMode, check_seed, checked
+from .._core.checks import check_seed, checked
+from .._core.choices import StreamMode
 from .._core.output import logger
 from ..data.columns import audio_column
 from ..data.scan import clip_seconds

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 from .._core import native
-from .._core.checks import ExportFormat
+from .._core.choices import ExportFormat
 from .._core.files import read_object, save_whole, user_path
 from .._core.records import to_json
 from .._core.render import Record

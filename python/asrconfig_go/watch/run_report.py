@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .._core import native
-from .._core.checks import ReportAxis, checked
+from .._core.checks import checked
+from .._core.choices import ReportAxis
 from .._core.output import first_of
 from .._core.records import from_json, json_fields
 from .._core.render import Headlined, Record, plot_all, render, save_text

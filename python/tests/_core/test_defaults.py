@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go
-from asrconfig_go._core import checks, declared, defaults, native
+from asrconfig_go._core import choices, declared, defaults, native
 from asrconfig_go._core.checks import checked
 from asrconfig_go._core.records import to_json
 from asrconfig_go.audio.loader_rate import LoaderSettings, measure_loader
@@ -69,13 +69,13 @@ def test_defaults_are_the_library_s(op: str) -> None:
         assert native.call(op, {**request, name: other}) != left_out, name
 
 
-@pytest.mark.parametrize("hint", [declared.Precision, declared.Precision | None, bool | checks.Checkpointing])
+@pytest.mark.parametrize("hint", [declared.Precision, declared.Precision | None, bool | choices.Checkpointing])
 def test_a_value_outside_its_set_is_refused(hint: Any) -> None:
     for wrong in ("fp8", "", 3, ["fp16"], 1.0):
         with pytest.raises(InvalidArgumentError, match="is not one of"):
             checked("option", wrong, hint)
     assert checked("option", "fp16", declared.Precision) == "fp16"
-    assert checked("option", True, bool | checks.Checkpointing) is True
+    assert checked("option", True, bool | choices.Checkpointing) is True
 
 
 @pytest.mark.parametrize(
