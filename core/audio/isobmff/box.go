@@ -9,23 +9,25 @@ import (
 
 var be = binary.BigEndian
 
-const boxHead = 8 // size and kind
+const boxHead = 8 // bytes of a header: size and kind; 8 more follow where the size has 64 bits
 
 // box is one box (QuickTime: atom) of an MP4 file. Source: ISO/IEC 14496-12.
 type box struct {
 	kind      [4]byte
-	off       int64 // of its header
-	body, end int64 // what is in it; never past its parent's end
+	off       int64 // where its header starts in the file
+	body, end int64 // where its content starts and ends; never past its parent's end
 	cut       bool  // it claims to extend past its parent's end
-	open      bool  // it says no size: it goes on to its parent's end
+	open      bool  // it states no size: it extends to its parent's end
 }
 
 func (b box) is(kind string) bool { return string(b.kind[:]) == kind }
 func (b box) size() int64         { return b.end - b.body }
 
+// boxReader finds boxes in a window on a file. Each header takes from the steps of the window,
+// which bound the work for a file that is made of tiny boxes.
 type boxReader struct{ *media.Window }
 
-// boxes returns the boxes that lie from off to end, up to the first that is none.
+// boxes returns the boxes that lie from off to end. It stops before bytes that are no box.
 func (w boxReader) boxes(off, end int64) iter.Seq[box] {
 	return func(yield func(box) bool) {
 		for end-off >= boxHead && w.Spend(media.StepsHead) {
@@ -50,7 +52,7 @@ func (w boxReader) box(off, end int64) (box, bool) {
 	case size == 0:
 		b.open = true
 		return b, true
-	case size == 1: // 64 bits after the kind
+	case size == 1: // the size follows the kind, in 64 bits
 		if len(h) < 2*boxHead {
 			return box{}, false
 		}
@@ -77,6 +79,7 @@ func (w boxReader) find(parent box, kind string) (box, bool) {
 	return box{}, false
 }
 
+// path follows the kinds from a box to one inside it, taking the first box of each.
 func (w boxReader) path(parent box, kinds ...string) (box, bool) {
 	for _, kind := range kinds {
 		b, ok := w.find(parent, kind)

@@ -8,7 +8,7 @@ import (
 
 // sync looks for a frame from pos up to limit that others follow: fewer are enough for a frame of
 // the given kind, and near the end of the audio still fewer.
-func (r *frames) sync(pos, limit int64, kind uint32) (syncFrame, int64, bool) {
+func (r *frameReader) sync(pos, limit int64, kind uint32) (syncFrame, int64, bool) {
 	for pos < min(limit, r.end-mpegHeadLen) && r.work > 0 {
 		b := r.from(pos, pos, adtsHeadLen)
 		i := bytes.IndexByte(b[:min(int64(len(b)), limit-pos)], 0xff)
@@ -46,7 +46,7 @@ type walkResult struct {
 
 // walk hops from frame to frame from pos up to to, and over what is no frame. like is a frame of
 // the stream.
-func (r *frames) walk(like syncFrame, pos, to int64) walkResult {
+func (r *frameReader) walk(like syncFrame, pos, to int64) walkResult {
 	t := walkResult{first: -1}
 	run := like // the frames that the walk is among; samples of them in the sum
 	sum := int64(0)
@@ -102,7 +102,8 @@ const (
 
 // count returns the samples in all frames from start on, of which first is one, and how they were
 // found. dense is false when most of the bytes are no frames.
-func (r *frames) count(first syncFrame, start int64) (samples int64, method string, dense bool) {
+func (r *frameReader) count(first syncFrame, start int64) (samples int64, method string,
+	dense bool) {
 	span := r.end - start
 	switch {
 	case span <= walkAnyway:
@@ -124,7 +125,7 @@ func (r *frames) count(first syncFrame, start int64) (samples int64, method stri
 // constant counts the frames of a stream of one bit rate without reading it: frame i starts at i
 // times the mean size, rounded by the padding. A frame of another size anywhere, or anything
 // between frames, moves all later ones off that grid.
-func (r *frames) constant(first syncFrame, start int64) (n int64, ok bool) {
+func (r *frameReader) constant(first syncFrame, start int64) (n int64, ok bool) {
 	bitrate := mpegBitrate(r.from(start, start, adtsHeadLen), first)
 	if bitrate == 0 {
 		return 0, false
@@ -153,7 +154,7 @@ func (r *frames) constant(first syncFrame, start int64) (n int64, ok bool) {
 }
 
 // place finds a frame at or soon after pos, with a short read.
-func (r *frames) place(first syncFrame, pos int64) (syncFrame, int64, bool) {
+func (r *frameReader) place(first syncFrame, pos int64) (syncFrame, int64, bool) {
 	r.chunk = media.HeadLen
 	return r.sync(pos, pos+media.HeadLen, first.kind)
 }
@@ -169,7 +170,7 @@ type frameGrid struct {
 
 // number returns the number of the frame f at pos, if it belongs to the stream and lies where it
 // should: within two slots, for encoders round differently.
-func (g frameGrid) number(r *frames, f syncFrame, pos, start int64) (i int64, ok bool) {
+func (g frameGrid) number(r *frameReader, f syncFrame, pos, start int64) (i int64, ok bool) {
 	if f.kind != g.kind || mpegBitrate(r.from(pos, pos, adtsHeadLen), f) != g.bitrate {
 		return 0, false
 	}
@@ -180,7 +181,7 @@ func (g frameGrid) number(r *frames, f syncFrame, pos, start int64) (i int64, ok
 }
 
 // estimate measures the frames at places spread over the audio, and takes the rest to be like them.
-func (r *frames) estimate(first syncFrame, start int64) (samples int64, dense bool) {
+func (r *frameReader) estimate(first syncFrame, start int64) (samples int64, dense bool) {
 	var sum, bytes, span int64
 	r.work = maxWork / 4
 	step := (r.end - start) / samplings

@@ -91,7 +91,7 @@ func TestTooLongToWalk(t *testing.T) {
 	s := new(media.File)
 	s.Hold(b)
 	first, _ := parseSyncFrame(b)
-	r := newFrames(s)
+	r := newFrameReader(s)
 	r.work = 1000
 	samples, method, dense := r.count(first, 0)
 	assert.InEpsilon(t, 18000*1152, samples, 0.02)

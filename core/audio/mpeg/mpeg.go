@@ -26,7 +26,7 @@ func IsMPEG(h []byte) bool {
 // Parse reads MPEG audio and ADTS, also where something else comes before the first frame: padding
 // after a tag, or the rest of a frame that a stream was cut in.
 func Parse(s *media.File, base int64) (media.Info, error) {
-	r := newFrames(s)
+	r := newFrameReader(s)
 	first, pos, ok := r.start(base)
 	if !ok {
 		return media.Info{}, noFrames(s, base)
@@ -60,7 +60,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 }
 
 // start finds the first frame. At base itself one other that follows is enough, or the end.
-func (r *frames) start(base int64) (syncFrame, int64, bool) {
+func (r *frameReader) start(base int64) (syncFrame, int64, bool) {
 	f, ok := parseSyncFrame(r.from(base, base, adtsHeadLen))
 	if ok {
 		tag := parseVBRTag(r.from(base, base, vbrTagLen), f, r.end-base)
@@ -74,7 +74,7 @@ func (r *frames) start(base int64) (syncFrame, int64, bool) {
 
 // describe takes channels from the first frame of audio where it can be read: that of a tag may
 // have others.
-func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
+func (r *frameReader) describe(f syncFrame, pos, audio int64) media.Info {
 	if g, ok := r.parse(audio, pos); ok && g.kind == f.kind {
 		pos = audio
 	}

@@ -11,28 +11,27 @@ import (
 const (
 	mpegHeadLen = 4
 	adtsHeadLen = 7
-	// Frames after a candidate that must be of its kind before it is believed: sync bits alone
-	// occur in any data.
+	// Frames of one kind that must follow a candidate before it is believed, since sync bits alone
+	// occur in any data: of a stream that is new, and of the one that is being read.
 	confirmStart, confirmSame = 3, 2
-	maxJunk                   = 256 << 10 // searched for the first frame
-	maxChunk                  = 256 << 10 // of one read of a walk
-	// bytes of a file that are walked; of a longer one, places are looked at
+	maxJunk                   = 256 << 10 // bytes searched for the first frame
+	maxChunk                  = 256 << 10 // bytes of one read of a walk
+	// bytes of the longest audio that is walked; longer audio is estimated from a few places
 	maxWalk = 256 << 20
-	maxEnd  = 1 << 62 // of a sparse file: sums of positions shall not overflow
+	maxEnd  = 1 << 62 // where a sparse file is cut, so that sums of positions do not overflow
 	maxWork = 2 << 20 // frames and candidates looked at in one file: some 30 ms
 )
 
-// syncFrame is what a walk needs of a frame header. Small, for it is made millions of times.
+// syncFrame is what a walk needs of a frame header. It is small, for a walk makes millions of them.
 type syncFrame struct {
 	kind    uint32 // the header bits that stay the same within a stream
 	size    int32  // bytes, header included
-	samples int32
+	samples int32  // of each channel
 }
 
-// These bits of kind distinguish sync frames of different layers and versions.
 const (
-	kindLayer = 6 << 8 // 0 for ADTS
-	noKind    = 1<<32 - 1
+	kindLayer = 6 << 8    // the bits of kind with the layer; 0 for ADTS
+	noKind    = 1<<32 - 1 // no frame has it
 )
 
 func (f syncFrame) isADTS() bool { return f.kind&kindLayer == 0 }
@@ -44,9 +43,10 @@ func (f syncFrame) headLen() int64 {
 	return mpegHeadLen
 }
 
-// layer is that of MPEG audio: 1 to 3.
+// layer returns the layer of MPEG audio, 1 to 3.
 func (f syncFrame) layer() int { return int(4 - f.kind>>9&3) }
 
+// rate returns the sampling rate in Hz.
 func (f syncFrame) rate() int {
 	if f.isADTS() {
 		return codec.AACRates[f.kind>>2&15]
@@ -65,29 +65,29 @@ func parseSyncFrame(b []byte) (syncFrame, bool) {
 	}
 }
 
-// frames reads frame headers through a window on the file that moves forwards.
-type frames struct {
+// frameReader reads frame headers through a window on the file that moves forwards.
+type frameReader struct {
 	s     *media.File
-	end   int64 // of the audio: tags may follow
-	b     []byte
-	off   int64 // of b
-	chunk int   // bytes of the next read
-	work  int   // what is left of maxWork
+	end   int64  // where the audio ends; tags may follow
+	b     []byte // the loaded bytes
+	off   int64  // where b lies in the file
+	chunk int    // bytes of the next read
+	work  int    // what is left of maxWork
 }
 
-func newFrames(s *media.File) *frames {
-	return &frames{s: s, end: min(s.Size, maxEnd), chunk: media.HeadLen, work: maxWork}
+func newFrameReader(s *media.File) *frameReader {
+	return &frameReader{s: s, end: min(s.Size, maxEnd), chunk: media.HeadLen, work: maxWork}
 }
 
-// cutTags lets the audio, which starts at start, end before the tags that follow it.
-func (r *frames) cutTags(start int64) {
+// cutTags ends the audio, which starts at start, before the tags that follow it.
+func (r *frameReader) cutTags(start int64) {
 	r.end = min(tagsEnd(r.s, start), maxEnd)
-	r.b = nil // may lie in the buffer that was read into
+	r.b = nil // tagsEnd may have overwritten the buffer that it lies in
 }
 
 // from returns the loaded bytes from pos on: at least n of them, unless the audio ends. Bytes from
 // keep on stay loaded.
-func (r *frames) from(pos, keep int64, n int) []byte {
+func (r *frameReader) from(pos, keep int64, n int) []byte {
 	if i := pos - r.off; i >= 0 && i+int64(n) <= int64(len(r.b)) {
 		return r.b[i:]
 	}
@@ -98,8 +98,8 @@ func (r *frames) from(pos, keep int64, n int) []byte {
 	return r.b[min(pos-r.off, int64(len(r.b))):]
 }
 
-// load reads from pos on, need bytes or more. The reads grow: most files need one short one.
-func (r *frames) load(pos int64, need int) {
+// load reads from pos on, need bytes or more. Reads become longer: most files need one short read.
+func (r *frameReader) load(pos int64, need int) {
 	n := max(r.chunk, 2*need)
 	if inHead := int64(len(r.s.Head)) - pos; inHead >= int64(need) {
 		n = int(inHead)
@@ -109,8 +109,9 @@ func (r *frames) load(pos int64, need int) {
 	r.off, r.b = pos, r.s.At(pos, int(min(int64(n), r.end-pos)))
 }
 
-// parse parses the header at pos, keeping what is loaded from keep on.
-func (r *frames) parse(pos, keep int64) (syncFrame, bool) {
+// parse parses the header at pos. Bytes from keep on stay loaded. The case of loaded bytes is that
+// of from, written out for speed.
+func (r *frameReader) parse(pos, keep int64) (syncFrame, bool) {
 	b := r.b
 	if i := pos - r.off; i >= 0 && i+adtsHeadLen <= int64(len(b)) {
 		b = b[i:]
@@ -120,9 +121,9 @@ func (r *frames) parse(pos, keep int64) (syncFrame, bool) {
 	return parseSyncFrame(b)
 }
 
-// follow counts the frames of the same kind that come right after f at pos, up to n. end means that
-// the audio ends before.
-func (r *frames) follow(f syncFrame, pos int64, n int) (count int, end bool) {
+// follow counts the frames of the same kind that come right after f, which is at pos, up to n. end
+// reports whether the audio ends before there are n.
+func (r *frameReader) follow(f syncFrame, pos int64, n int) (count int, end bool) {
 	for off := pos; count < n; count++ {
 		off += int64(f.size)
 		if off > r.end-f.headLen() {
@@ -142,8 +143,8 @@ var (
 	// Index 3 is reserved.
 	mpegRates = [4]int{44100, 48000, 32000, 0}
 	mpegShift = [4]int{2, 0, 1, 0} // by version bits; 1 is reserved
-	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free format,
-	// which FFmpeg refuses.
+	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free
+	// format, which FFmpeg refuses.
 	mpegBitrates = [2][4][15]int{
 		{
 			1: {0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448},
@@ -160,9 +161,9 @@ var (
 	mpegCodecs  = [4]string{1: "mp1", 2: "mp2", 3: "mp3"}
 )
 
-// headers holds every frame without padding, by the bits of version and layer, bit rate and
-// sampling rate. Samples are 0 where these are reserved.
-var headers = func() (t [1 << 10]syncFrame) {
+// mpegFrames holds the frame that each MPEG header stands for, without padding. The index is the
+// header's bits of version, layer, bit rate and sampling rate. Samples are 0 where one is reserved.
+var mpegFrames = func() (t [1 << 10]syncFrame) {
 	for i := range t {
 		version, layer, code, rate := i>>8, 4-i>>6&3, i>>2&15, i&3
 		if version == 1 || layer > 3 || code == 0 || code == 15 || rate == 3 {
@@ -197,8 +198,9 @@ func mpegSlot(f syncFrame) int {
 // parseMPEGHead reads the header of an MPEG audio frame. Sources: ISO/IEC 11172-3 and 13818-3;
 // version 2.5 is Fraunhofer's extension to lower rates.
 func parseMPEGHead(b []byte) (syncFrame, bool) {
-	f := headers[int(b[1]&0x1e)<<5|int(b[2]>>2)]
+	f := mpegFrames[int(b[1]&0x1e)<<5|int(b[2]>>2)]
 	if b[2]&2 != 0 {
+		// The padding is one mpegSlot, which is not called: this runs for each frame.
 		f.size++
 		if f.kind&kindLayer == kindLayer { // Layer I
 			f.size += 3
@@ -215,6 +217,8 @@ func mpegBitrate(b []byte, f syncFrame) int {
 	return mpegBitrates[mpegLow(f)][f.layer()][b[2]>>4] * 1000
 }
 
+// mpegChannels returns the number of channels of the MPEG audio frame that b starts with, 2 where b
+// is too short to tell.
 func mpegChannels(b []byte) int {
 	if len(b) >= mpegHeadLen && b[3]>>6 == 3 {
 		return 1

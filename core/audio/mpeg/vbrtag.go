@@ -100,7 +100,7 @@ func (t *vbrTag) claim(perFrame int64) int64 {
 
 // agrees reports whether the tag of the frame at pos has both lengths, and they agree with the
 // bytes and bit rates of the audio. Only then is it trusted without walking the frames.
-func (r *frames) agrees(t vbrTag, f syncFrame, pos int64) bool {
+func (r *frameReader) agrees(t vbrTag, f syncFrame, pos int64) bool {
 	have, size := r.end-pos, int64(f.size)
 	if !t.xing || t.frames == 0 || t.bytes != have && t.bytes != have-size {
 		return false

@@ -26,29 +26,29 @@ func ParseWAV(s *media.File, base int64) (media.Info, error) {
 	return parseWave(s, style, base+12)
 }
 
-// dataMark is how many bytes of samples identify a recording.
+// dataMark is how many bytes of samples the digest of a file takes in, to tell recordings apart.
 const dataMark = 256
 
+// wave is what the chunks of a file say, as far as they have been read.
 type wave struct {
 	s        *media.File
 	style    *chunkStyle
 	fmt      *wavFormat
-	fact     int64 // samples per channel, of a compressed file; 0: not told
-	long     int64 // the size of the data by a ds64 chunk; openSize
-	data     chunk // the first that is not empty
-	empty    bool  // there is a data chunk, of size 0
-	more     int64 // bytes in further data chunks
-	complete bool  // only whole chunks follow up to the end of the file
+	fact     int64 // samples per channel, of a compressed file; 0: not stated
+	ds64Size int64 // bytes of data that a ds64 chunk states; openSize: none
+	data     chunk // the first data chunk that is not empty; its body is 0 before it is found
+	empty    bool  // there is a data chunk of size 0
+	further  int64 // bytes in data chunks after the first
+	complete bool  // whole chunks, and nothing else, follow up to the end of the file
 }
 
 func parseWave(s *media.File, style *chunkStyle, off int64) (media.Info, error) {
-	w := wave{s: s, style: style, long: openSize}
+	w := wave{s: s, style: style, ds64Size: openSize}
 	n := 0
 	for ; n < maxChunks; n++ {
 		c, ok := style.read(s, off)
 		if !ok || w.data.body != 0 && !printable(c.id) {
-			// what follows the data and is no chunk does not matter
-			break
+			break // what follows the data and is no chunk does not matter
 		}
 		if err := w.take(&c); err != nil {
 			return media.Info{}, err
@@ -77,7 +77,7 @@ func (w *wave) take(c *chunk) (err error) {
 			w.fmt, err = parseWAVFormat(c.peek, w.style.order)
 		}
 	case "ds64":
-		w.long = ds64DataSize(c.peek)
+		w.ds64Size = ds64DataSize(c.peek)
 	case "fact":
 		if len(c.peek) >= 4 {
 			w.fact = int64(w.style.order.Uint32(c.peek))
@@ -90,7 +90,7 @@ func (w *wave) take(c *chunk) (err error) {
 		case w.data.body == 0:
 			w.data = *c
 		case c.size != openSize:
-			w.more = min(w.more+c.size, pcm.MaxClaim)
+			w.further = min(w.further+c.size, pcm.MaxClaim)
 		}
 	}
 	return err
@@ -107,11 +107,12 @@ func ds64DataSize(body []byte) int64 {
 	return openSize
 }
 
-// dataSize settles how many bytes a data chunk claims.
+// dataSize returns how many bytes a data chunk claims, openSize where it goes on to the end of the
+// file.
 func (w *wave) dataSize(c chunk) int64 {
 	switch {
-	case (c.size == 0xffffffff || c.size == 0) && w.long != openSize:
-		return w.long
+	case (c.size == 0xffffffff || c.size == 0) && w.ds64Size != openSize:
+		return w.ds64Size
 	case !w.style.wide && w.style.isOpen(w.s, c):
 		return openSize
 	case c.size != 0 || w.complete:
@@ -123,12 +124,12 @@ func (w *wave) dataSize(c chunk) int64 {
 	return openSize // a recording that was never closed
 }
 
-// length returns how much audio the data holds. No decoder plays further data chunks: they only
-// count as a claim.
+// length returns how much audio the data holds. No decoder plays further data chunks: they count
+// for what the file claims alone.
 func (w *wave) length() (media.Info, error) {
 	f, available := w.fmt, max(0, w.s.Size-w.data.body)
 	if w.data.body+dataMark > int64(len(w.s.Head)) {
-		w.s.At(w.data.body, dataMark) // for the digest: long headers are often the same
+		w.s.At(w.data.body, dataMark) // for the digest: long headers are often equal
 	}
 	if f.codec == "" {
 		return w.mpeg(available)
@@ -163,21 +164,21 @@ func (w *wave) mpeg(available int64) (media.Info, error) {
 	return info, nil
 }
 
-// claimed returns the samples per channel that sizes and fact chunk claim. A fact chunk that ends
-// inside the last block is ignored: decoders play that block to its end.
+// claimed returns the samples per channel that the sizes and the fact chunk claim. A fact chunk
+// that ends inside the last block is ignored: decoders play that block to its end.
 func (w *wave) claimed() int64 {
 	f := w.fmt
-	claimed := f.Frames(w.data.size) + f.Frames(w.more)
-	if short := claimed - w.fact; f.Samples > 1 && w.fact > 0 && w.more == 0 &&
-		(short < 0 || short >= f.Samples) {
-		if w.fact != claimed*int64(f.channels) { // counted over all channels by some
+	claimed := f.Frames(w.data.size) + f.Frames(w.further)
+	if missing := claimed - w.fact; f.Samples > 1 && w.fact > 0 && w.further == 0 &&
+		(missing < 0 || missing >= f.Samples) {
+		if w.fact != claimed*int64(f.channels) { // some writers count the samples of all channels
 			return w.fact
 		}
 	}
 	return claimed
 }
 
-// w64Head is the GUID and the size of the file, and the GUID "wave".
+// w64Head counts the bytes of the file's GUID and size, and of the GUID "wave".
 const w64Head = 40
 
 // ParseW64 reads Sony Wave64: WAV with GUIDs as ids, sizes of 64 bits that count the head, and
