@@ -20,10 +20,11 @@ type entry struct {
 	path string
 	data *[]byte
 	clip *profile.Clip
-	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip
-	// saying why. It is always reported, and never drawn into a sample.
+	// stray marks a fault met while listing, such as an unreadable subfolder or a bad line; clip
+	// says what it is. It is always reported, and never drawn into a sample.
 	stray bool
-	// archive says that the audio files inside are meant, which withMembers puts in its place.
+	// archive marks a file that stands for the audio files inside it: withMembers puts those in
+	// its place.
 	archive bool
 	parquet bool // a table, which the caller reads
 	// more is what the source says beside the path; nil for a plain file, of which there may be
@@ -31,19 +32,20 @@ type entry struct {
 	more *detail
 }
 
+// detail is what a source says of an entry beside its path.
 type detail struct {
-	text  *string   // what is said in it
+	text  *string   // what is said in the clip
 	by    measurer  // nil for a whole file
-	extra []*string // the columns that a listing asks for
+	extra []*string // values of the further columns that a listing asks for
 }
 
-// measurer measures what is no whole file: a piece of one, or a member of an archive. The row has
-// the entry's path; it gets the size.
+// measurer measures what is not a whole file: a piece of one, or a member of an archive. The row
+// comes with the entry's path and is given the size.
 type measurer interface {
 	measure(r *row) (media.Info, error)
 }
 
-// texts are those of the entries, nil where the source has none.
+// texts returns the texts of the entries, nil for those of which the source has none.
 func texts(entries []entry) []*string {
 	all := make([]*string, len(entries))
 	for i, e := range entries {
@@ -54,12 +56,13 @@ func texts(entries []entry) []*string {
 	return all
 }
 
+// stray makes the entry of a fault.
 func stray(path, format string, args ...any) entry {
 	clip := &profile.Clip{Path: path, Error: fault.Printable(fmt.Sprintf(format, args...))}
 	return entry{stray: true, clip: clip}
 }
 
-// answered is list once the storage answers.
+// answered calls list, again where the storage does not answer.
 func (r Request) answered(ctx context.Context) (entries []entry, source string, err error) {
 	place := cmp.Or(r.Folder, r.Manifest, strings.Join(r.Shards[:min(1, len(r.Shards))], ""))
 	err = media.Answered(place, func() (err error) {
@@ -72,8 +75,8 @@ func (r Request) answered(ctx context.Context) (entries []entry, source string, 
 // Scan measures every clip of the source, or a sample, and sums them up. Errors are *fault.Error:
 // InvalidArgument for a request that cannot be meant, NotFound for a missing folder or manifest,
 // EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer, Cancelled at
-// most 100 ms after ctx ends: reads in flight are left behind then, except of a table, which the
-// caller may free.
+// most 100 ms after ctx ends. Scan then returns without waiting for reads in progress, except reads
+// of a table in memory: the caller may free that.
 func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
@@ -105,7 +108,7 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	r.Paths = nil // the entries have them
 	picked, sample := subsample(entries, r.SampleSize, r.Seed)
 	files := len(picked)
-	if files >= manyFiles { // it is set back when the scan ends
+	if files >= manyFiles { // the deferred call restores the value that the inner one replaces
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	if err := c.measure(ctx, picked, p); err != nil {
@@ -115,9 +118,10 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if r.Texts {
 		transcripts = texts(picked)
 	}
-	entries, listed, picked = nil, nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
+	// The rows have what the entries held: of a million files, their memory is needed for the sums.
+	entries, listed, picked = nil, nil, nil //nolint:ineffassign
 	result, err := c.sum(ctx, source, sample, r.AllowEmpty, r.Manifest != "")
-	if err != nil { // perhaps cancelled: giving memory back takes a while
+	if err != nil { // perhaps cancelled, so memory is not given back first: that takes a while
 		return Result{}, err
 	}
 	result.Texts = transcripts
@@ -137,7 +141,8 @@ func (r Request) listed(ctx context.Context) (Result, error) {
 	return Result{Clips: new(Clips), Table: r.table}, nil
 }
 
-// nothingUsable says what was looked for, or the first reasons.
+// nothingUsable is the error of a source without a usable clip: it says what was looked for, or the
+// reasons of the first bad files. byLine is for a manifest.
 func nothingUsable(sum *profile.Dataset, byLine bool) error {
 	if sum.BadCount == 0 {
 		hint := "check the path; files with these extensions are looked for: " +
@@ -156,7 +161,7 @@ func nothingUsable(sum *profile.Dataset, byLine bool) error {
 		sum.Source, fault.Plural(sum.BadCount, "file"))
 }
 
-// cancelled returns the error of a scan whose context has ended, nil before.
+// cancelled returns the error of a scan whose context has ended; nil while it has not.
 func cancelled(ctx context.Context, doing string) error {
 	if ctx.Err() == nil {
 		return nil
@@ -166,14 +171,15 @@ func cancelled(ctx context.Context, doing string) error {
 
 // Subsample says what a draw stands for.
 type Subsample struct {
-	Drawn      int // clips that were drawn, bad ones too; without what listing found bad
+	Drawn      int // clips that were drawn, with bad ones but without strays
 	Population int // clips that they were drawn from
-	// rows that were read of each shard of a stream, one after the other; nil: drawn one by one
+	// consecutive rows that were read of each shard of a stream; nil: clips were drawn one by one
 	Shards []int
 }
 
-// subsample takes size entries at random without replacement and keeps their order; all of them,
-// with a nil Sample, when size is absent or not smaller than their number. Strays are always kept.
+// subsample draws size entries at random without replacement and keeps their order. It returns all
+// of them, with a nil Subsample, when size is absent or not smaller than their number. Strays are
+// always kept and not counted.
 func subsample(entries []entry, size *int, seed int64) ([]entry, *Subsample) {
 	population := 0
 	for _, e := range entries {
@@ -184,8 +190,8 @@ func subsample(entries []entry, size *int, seed int64) ([]entry, *Subsample) {
 	if size == nil || *size >= population {
 		return entries, nil
 	}
-	// Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): each is taken with the chance wanted /
-	// left.
+	// Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): each is taken with the probability
+	// wanted / remaining.
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	picked := make([]entry, 0, *size)
 	remaining, wanted := population, *size

@@ -10,7 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// Times that are there whatever the GPU, in seconds: assumptions.
+// Seconds that pass on the host whatever the GPU. They are assumptions.
 var (
 	// of a micro-batch: collating, copying to the GPU, the Trainer's loop
 	microTime = profile.Range{Low: 2e-3, Likely: 6e-3, High: 20e-3}
@@ -18,7 +18,7 @@ var (
 	stepTime = profile.Range{Low: 3e-3, Likely: 10e-3, High: 40e-3}
 )
 
-// Timer predicts what the parts of a step take on one kind of card.
+// Timer predicts how long the parts of a step take on one kind of card.
 type Timer struct {
 	GPU     profile.GPU
 	kernels *kernel.Model
@@ -29,13 +29,13 @@ type Timer struct {
 
 // Measured are profiles of cards whose kernels were measured.
 type Measured struct {
-	Named *kernel.Profile  // by the user, for this card; none
+	Named *kernel.Profile  // the one that the user names for the card; nil: none
 	Known []kernel.Profile // of any cards
 }
 
-// Of are those that were measured on a day; none for "". Errors: InvalidArgument where that day's
-// are not there.
-func (m Measured) Of(day string) (out Measured, err error) {
+// On returns the profiles that were measured on a day; none for "". Errors: InvalidArgument where
+// there are none of that day.
+func (m Measured) On(day string) (out Measured, err error) {
 	if day == "" {
 		return Measured{}, nil
 	}
@@ -55,7 +55,7 @@ func (m Measured) Of(day string) (out Measured, err error) {
 	return out, err
 }
 
-// profile is the profile for a card; nil without one.
+// profile returns the profile for the card with a key of the catalogue; nil without one.
 func (m Measured) profile(key string) *kernel.Profile {
 	if m.Named != nil {
 		return m.Named
@@ -66,9 +66,10 @@ func (m Measured) profile(key string) *kernel.Profile {
 	return nil
 }
 
-// TimerOf is the timer of a card of the catalogue, with the figures of the profile, corrected by
-// kernels that were measured on it, if any. Errors: Unsupported where figures are not known,
-// InvalidArgument where another card's kernels are named.
+// TimerOf returns the timer of a card of the catalogue, with the figures that g has in place of the
+// published ones, corrected by kernels that were measured on such a card, if any. Errors:
+// Unsupported where its figures are not known, InvalidArgument where the named profile is another
+// card's.
 func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 	entry, err := gpus.Find(g.Name, g.MemoryTotalBytes)
 	if err != nil || g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
@@ -89,21 +90,22 @@ func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 	return timer, err
 }
 
-// Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that
-// no operation has.
+// Micro returns the time of a micro-batch, forward and backward pass, by its parts. Errors:
+// InvalidArgument for sizes that no operation has.
 func (t *Timer) Micro(w kernel.Work) (profile.StepParts, error) {
 	step, err := t.kernels.Step(w.Operations)
-	p := profile.StepParts{Overhead: microTime}
+	parts := profile.StepParts{Overhead: microTime}
 	for _, phase := range kernel.Phases {
 		span := step[phase]
-		p.Compute, p.Memory = p.Compute.Plus(span.Products), p.Memory.Plus(span.Others)
-		p.Launches = p.Launches.Plus(waits(span))
+		parts.Compute = parts.Compute.Plus(span.Products)
+		parts.Memory = parts.Memory.Plus(span.Others)
+		parts.Launches = parts.Launches.Plus(waits(span))
 	}
-	return p, err
+	return parts, err
 }
 
-// Host is how long the CPU takes for a micro-batch: the launches of its kernels, and the Trainer's
-// own work. Errors: as of Micro.
+// Host returns how long the CPU works for a micro-batch: the launches of its kernels, and the
+// Trainer's own work. Errors: those of Micro.
 func (t *Timer) Host(w kernel.Work) (seconds float64, err error) {
 	step, err := t.kernels.Step(w.Operations)
 	seconds = microTime.Likely
@@ -113,7 +115,7 @@ func (t *Timer) Host(w kernel.Work) (seconds float64, err error) {
 	return seconds, err
 }
 
-// Forward is how much of a micro-batch's time on the GPU its forward pass takes, as an evaluation
+// Forward returns the share of a micro-batch's time that its forward pass takes as an evaluation
 // runs it: without dropout.
 func (t *Timer) Forward(w kernel.Work) (share float64, err error) {
 	all, err := t.Micro(w)
@@ -124,7 +126,7 @@ func (t *Timer) Forward(w kernel.Work) (share float64, err error) {
 	return step[kernel.Forward].Seconds().Likely / max(1e-12, all.Sum().Likely), err
 }
 
-// Rate is the published FLOP/s of products in a plan's precision.
+// Rate returns the published FLOP/s of matrix products in a plan's precision.
 func (t *Timer) Rate(precision string, tf32 bool) float64 {
 	switch {
 	case precision == "fp16":
@@ -137,57 +139,61 @@ func (t *Timer) Rate(precision string, tf32 bool) float64 {
 	return t.kernels.Rate(kernel.Float32)
 }
 
-// waits is how long the GPU has nothing to do in a span, since the CPU is behind.
+// waits returns how long the GPU idles in a span because the CPU launches kernels too slowly.
 func waits(s kernel.Span) profile.Range {
 	span, busy := s.Seconds(), s.GPU()
 	return profile.Range{Low: span.Low - busy.Low, Likely: span.Likely - busy.Likely,
 		High: span.High - busy.High}
 }
 
-// Update is what an optimizer step takes besides its micro-batches.
+// Update is the time that an optimizer step takes besides its micro-batches.
 type Update struct {
 	Once    profile.StepParts
-	further profile.Range // for each micro-batch after the first
-	sent    profile.Range // with each micro-batch
+	adding  profile.Range // seconds of adding gradients up, for each micro-batch after the first
+	sending profile.Range // seconds of exchange between GPUs, with each micro-batch
 }
 
-// After is the update after so many micro-batches.
+// After returns the parts of the update after that many micro-batches.
 func (u Update) After(microBatches int) profile.StepParts {
-	p := u.Once
-	p.Optimizer = p.Optimizer.Plus(u.further.Times(float64(max(0, microBatches-1))))
-	p.Exchange = p.Exchange.Plus(u.sent.Times(float64(max(1, microBatches))))
-	return p
+	parts := u.Once
+	parts.Optimizer = parts.Optimizer.Plus(u.adding.Times(float64(max(0, microBatches-1))))
+	parts.Exchange = parts.Exchange.Plus(u.sending.Times(float64(max(1, microBatches))))
+	return parts
 }
 
-// Sharded is an update where an engine divides the model's state between GPUs: each updates its
-// share. Sent are, in the type of the computation, gradients once a step, by ZeRO-2 and ZeRO-3 with
-// each micro-batch; and weights once a step, by ZeRO-3 and FSDP twice with each micro-batch.
+// Sharded returns an update where an engine divides the model's state between GPUs, so that each
+// updates its share. Gradients and weights are sent in the type of the computation. Gradients are
+// scattered once a step, by ZeRO-2 and ZeRO-3 with each micro-batch instead. Updated weights are
+// gathered once a step by ZeRO-1 and ZeRO-2; ZeRO-3 and FSDP gather all weights twice with each
+// micro-batch instead, for its forward and its backward pass.
 func (t *Timer) Sharded(u Update, engine, precision string, parameters, trained int64,
 	devices int) Update {
-	width := 2.0
+	elementBytes := 2.0
 	if precision == "fp32" {
-		width = float32Bytes
+		elementBytes = float32Bytes
 	}
-	half := func(elements int64) profile.Range { // of what adding up takes: scattered, or gathered
-		return timing.Exchange(t.GPU, width*float64(elements)/2, devices)
+	// Scattering or gathering alone sends half of what an exchange does, which is both.
+	oneWay := func(elements int64) profile.Range {
+		return timing.Exchange(t.GPU, elementBytes*float64(elements)/2, devices)
 	}
-	gradients, weights := half(trained), half(parameters).Times(2)
+	// As many weights are updated as have gradients, so their times are the same.
+	gradients, weights := oneWay(trained), oneWay(parameters).Times(2)
 	u.Once.Optimizer = u.Once.Optimizer.Times(1 / float64(devices))
 	switch engine {
 	case "zero1":
 		u.Once.Exchange = gradients.Times(2)
 	case "zero2":
-		u.Once.Exchange, u.sent = gradients, gradients
+		u.Once.Exchange, u.sending = gradients, gradients
 	case "zero3":
-		u.Once.Exchange, u.sent = profile.Range{}, gradients.Plus(weights)
+		u.Once.Exchange, u.sending = profile.Range{}, gradients.Plus(weights)
 	case "fsdp":
-		u.Once.Exchange, u.sent = gradients, weights
+		u.Once.Exchange, u.sending = gradients, weights
 	}
 	return u
 }
 
-// Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not
-// known.
+// Update returns the time of an optimizer step besides its micro-batches, with DDP's exchange
+// between several devices. Errors: Unsupported for an optimizer that is not known.
 func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) (Update, error) {
 	operations, err := update(optimizer, precision, w.TrainedParameters, w.TrainedTensors)
 	if err != nil {
@@ -201,7 +207,7 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 		return step.Seconds()
 	}
 	u := Update{Once: profile.StepParts{Optimizer: seconds(operations), Overhead: stepTime},
-		further: seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
+		adding: seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
 	u.Once.Exchange = timing.Exchange(t.GPU, float32Bytes*float64(w.TrainedParameters), devices)
 	return u, err
 }

@@ -229,7 +229,7 @@ func (o Options) measured() (estimate.Measured, error) {
 	if o.Calibration == nil {
 		return all, nil
 	}
-	return all.Of(o.Calibration.Kernels)
+	return all.On(o.Calibration.Kernels)
 }
 
 // OptimizerNames are those that a plan can choose.

@@ -14,17 +14,18 @@ import (
 // durations.
 type Lengths struct {
 	Clips  int
-	sorted []float64 // seconds, each standing for as many clips as any other
+	sorted []float64 // quantiles in seconds, rising, each of which stands for equally many clips
 }
 
 const (
 	quantiles = 512
-	// of assumed lengths, where the longest is many times the mean
+	// Assumed lengths have more quantiles where the longest is many times the mean, so that the
+	// longest quantile holds at most one part in longestParts of all audio.
 	mostQuantiles = 1 << 15
-	longestCounts = 50 // times the share of all audio that the longest is
+	longestParts  = 50
 )
 
-// Data is what is trained on: a dataset profile, or figures from which one is assumed.
+// Data is what is trained on: a dataset profile, or figures from which clips are assumed.
 type Data struct {
 	Profile *profile.Dataset `json:"profile"`
 	Clips   int              `json:"clips"`    // 1..2^40
@@ -33,10 +34,10 @@ type Data struct {
 	RowKind units.RowKind    `json:"row_kind"` // of assumed rows; "": clips
 }
 
-const longestClip = 24 * 3600
+const longestClipS = 24 * 3600
 
-// Lengths reads the durations. Errors: EmptyDataset without a clip, InvalidArgument for durations
-// that cannot be.
+// Lengths returns the lengths of the profile's clips, or of assumed ones. Errors: EmptyDataset
+// without a clip, InvalidArgument for impossible durations.
 func (d Data) Lengths() (Lengths, error) {
 	if d.Profile != nil {
 		return fromProfile(*d.Profile)
@@ -46,7 +47,7 @@ func (d Data) Lengths() (Lengths, error) {
 		return Lengths{}, fault.New(fault.EmptyDataset,
 			"pass a dataset, or how much there is of what mean length", "%d %s to train on",
 			d.Clips, d.RowKind.Nouns())
-	case !(d.MeanS > 0 && d.MeanS <= longestClip) || !(d.MaxS >= d.MeanS && d.MaxS <= longestClip):
+	case !(d.MeanS > 0 && d.MeanS <= d.MaxS && d.MaxS <= longestClipS):
 		return Lengths{}, fault.New(fault.InvalidArgument,
 			"pass lengths above 0, the longest at least as long as the mean one",
 			"%s of %s on average and at most %s", d.RowKind.Nouns(), d.RowKind.Length(d.MeanS),
@@ -55,8 +56,8 @@ func (d Data) Lengths() (Lengths, error) {
 	return assumed(d.Clips, d.MeanS, d.MaxS), nil
 }
 
-// Dataset is the profile, or what is known of assumed clips, with quantiles of their durations.
-// Errors: those of Lengths.
+// Dataset returns the profile; or one with what is known of assumed clips, and the quantiles of
+// their durations in seconds. Errors: those of Lengths.
 func (d Data) Dataset() (profile.Dataset, []float64, error) {
 	l, err := d.Lengths()
 	if err != nil || d.Profile != nil {
@@ -72,9 +73,10 @@ func (d Data) Dataset() (profile.Dataset, []float64, error) {
 			d.RowKind.Lengths()}, l.Quantiles(), nil
 }
 
-const mostBytes = 1 << 62
+const mostBytes = 1 << 62 // bounds sizes that are computed as floats, so that they fit int64
 
-// fromProfile spreads the clips of each bin of the histogram evenly over it.
+// fromProfile takes the quantiles from the histogram, with the clips of each bin spread evenly over
+// it.
 func fromProfile(p profile.Dataset) (Lengths, error) {
 	total := 0
 	for _, n := range p.Histogram.Counts {
@@ -84,7 +86,7 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or bad_files of the scan",
 			"the dataset has no usable %s", p.RowKind.Nouns())
 	}
-	if !(p.MinS >= 0 && p.MaxS >= p.MinS && p.MaxS > 0 && p.MaxS <= longestClip) ||
+	if !(p.MinS >= 0 && p.MaxS >= p.MinS && p.MaxS > 0 && p.MaxS <= longestClipS) ||
 		!slices.IsSorted(p.Histogram.EdgesS) {
 		return Lengths{}, fault.New(fault.InvalidArgument, "measure the dataset again",
 			"%s of %v to %v s", p.RowKind.Nouns(), p.MinS, p.MaxS)
@@ -104,23 +106,23 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 	return l.withLongest(p.MaxS), nil
 }
 
-// spread is the standard deviation of the logarithm of a clip's length that is assumed when only
+// spread is the standard deviation of the logarithm of a clip's length. It is assumed where only
 // mean and maximum are known.
 const spread = 0.5
 
-// assumed is a log-normal distribution of that mean, cut at the longest clip, which stands for so
-// few that they hardly count.
+// assumed returns a log-normal distribution of that mean, cut at the longest clip. That clip is its
+// last quantile, which stands for so few clips that it hardly counts.
 func assumed(clips int, mean, longest float64) Lengths {
-	count := int(min(mostQuantiles, max(quantiles, longestCounts*longest/mean)))
+	count := int(min(mostQuantiles, max(quantiles, longestParts*longest/mean)))
 	l := Lengths{Clips: clips, sorted: make([]float64, count)}
-	if mean == longest { // the scale would rise for ever
+	if mean == longest { // the scale below would rise for ever
 		for i := range l.sorted {
 			l.sorted[i] = longest
 		}
 		return l
 	}
 	scale := mean
-	for range 60 { // the cut lowers the mean, so the scale goes up until it is met
+	for range 60 { // rounds: the cut lowers the mean, so the scale is raised until it is met
 		for i := range l.sorted {
 			z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/float64(count)-1)
 			l.sorted[i] = min(longest, scale*math.Exp(spread*z-spread*spread/2))
@@ -130,7 +132,7 @@ func assumed(clips int, mean, longest float64) Lengths {
 	return l
 }
 
-// withLongest puts the longest clip at the end.
+// withLongest replaces the last quantile by the longest clip.
 func (l Lengths) withLongest(longest float64) Lengths {
 	l.sorted[len(l.sorted)-1] = longest
 	return l
