@@ -23,9 +23,9 @@ type BlockStep struct {
 	WaitingS float64 `json:"waiting_s"`
 }
 
-// Readings are what a monitor saw during blocks; null where it read nothing.
+// Readings are what a monitor saw during a benchmark's blocks of steps; null where it read nothing.
 type Readings struct {
-	GPUUse    *float64 `json:"gpu_use"` // mean share of the busiest GPU
+	GPUUse    *float64 `json:"gpu_use"` // mean share of the time that the busiest GPU computed
 	GPUMemory *float64 `json:"gpu_memory_bytes"`
 	GPUTotal  *float64 `json:"gpu_total_bytes"`
 	RAM       *float64 `json:"ram_bytes"` // of the training's processes

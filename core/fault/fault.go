@@ -1,6 +1,7 @@
 // Package fault holds the one error type that crosses the C boundary: a code for programs, a
 // message that names what was being done and the offending input, and a hint that says what to do
-// next.
+// next. With it come the helpers that messages are written with, and the state of a library that
+// has panicked.
 package fault
 
 import (
@@ -107,8 +108,8 @@ func EditDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// Closest are the n things with the spellings nearest to a text, for hints that name what may have
-// been meant.
+// Closest returns the n things with the spellings nearest to a text, the nearest first, for hints
+// that name what may have been meant.
 func Closest[T any](n int, text string, things []T, spellings func(T) []string) []T {
 	type candidate struct {
 		thing    T
@@ -140,7 +141,7 @@ func InRange(name string, value, low, high int) error {
 		"%s is %d, outside %d..%d", name, value, low, high)
 }
 
-// Plural writes a count with its noun: "1 GPU", "2 GPUs".
+// Plural writes a count with its noun: "1 GPU", "2 GPUs". The plural must be regular.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -148,7 +149,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Shorten keeps a caller's text readable inside a message: valid UTF-8, at most 80 characters.
+// Shorten keeps a caller's text readable inside a message: valid UTF-8, cut after 80 characters.
 func Shorten(text string) string {
 	const limit = 80
 	text = strings.ToValidUTF8(text, "?")
@@ -177,13 +178,13 @@ func Printable(name string) string {
 	return b.String()
 }
 
-// poison describes the first panic; nil while all is well.
+// poison describes the first panic, with its stack; nil while there has been none.
 var poison atomic.Pointer[string]
 
 // Poison marks the library as unusable after a panic. Every goroutine and every export recovers and
 // calls it: a panic that escapes would end the whole process, a notebook kernel with an hour of
 // training in it. The first panic is kept for PoisonError, since later ones are its consequences;
-// the error given back tells of this one.
+// the returned error describes this one.
 func Poison(where string, recovered any) error {
 	text := fmt.Sprintf("%s: %v\n%s", where, recovered, debug.Stack())
 	poison.CompareAndSwap(nil, &text)

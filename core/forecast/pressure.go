@@ -22,8 +22,8 @@ type Limits struct {
 
 // Use is how full a memory is: what PyTorch's cache holds unused counts as free.
 type Use struct {
-	GPU      int     `json:"gpu"` // -1: the host
-	Headroom float64 `json:"headroom_bytes"`
+	GPU      int     `json:"gpu"`            // -1: the host
+	Headroom float64 `json:"headroom_bytes"` // what counts as free
 	Total    float64 `json:"total_bytes"`
 }
 

@@ -17,7 +17,7 @@ import (
 
 const (
 	defaultLibrary = "libnvidia-ml.so.1"
-	maxSlices      = 64 // MIG devices believed of one board; cards of 2026 have 7
+	maxSlices      = 64 // MIG devices that are believed of one board: cards of 2026 have up to 7
 )
 
 // loaded is the NVML library of this process. The first usable one stays: the linker binds each
@@ -53,10 +53,10 @@ func connect(path string) (*session, error) {
 	return start(loaded.library, loaded.functions)
 }
 
-// load opens the file and lists the functions it has. It comes before Init because go-nvml calls
-// nvmlInit unseen, which ends the process when the file is some other library.
+// load opens the file and lists the functions it has. It comes before Init, because go-nvml calls
+// nvmlInit without looking it up, which ends the process where the file is some other library.
 func load(path string) (functions, error) {
-	// global, or the calls through cgo would not find the functions
+	// global: the calls through cgo would not find the functions otherwise
 	file := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := file.Open(); err != nil {
 		if strings.Contains(err.Error(), "No such file") {
@@ -109,6 +109,7 @@ func start(lib nvml.Interface, available functions) (*session, error) {
 	return opened, nil
 }
 
+// versions returns those of the driver and of the newest CUDA that it runs; nil where not reported.
 func versions(lib nvml.Interface) (driver, cuda *string) {
 	if text, result := lib.SystemGetDriverVersion(); result == nvml.SUCCESS && text != "" {
 		text = strings.ToValidUTF8(text, "?")
@@ -121,9 +122,10 @@ func versions(lib nvml.Interface) (driver, cuda *string) {
 	return driver, cuda
 }
 
-func describeBoard(device nvml.Device, available functions, driver nvml.Interface) board {
+// describeBoard reads what is known of a board, and of its slices where MIG is on.
+func describeBoard(device nvml.Device, available functions, lib nvml.Interface) board {
 	b := board{unit: describe(device, available)}
-	b.watch = newWatcher(device, available, driver)
+	b.watch = newWatcher(device, available, lib)
 	if major, minor, result := device.GetCudaComputeCapability(); result == nvml.SUCCESS {
 		b.computeCapability = fmt.Sprintf("%d.%d", major, minor)
 	}
@@ -140,17 +142,17 @@ func describeBoard(device nvml.Device, available functions, driver nvml.Interfac
 	for i := range min(count, maxSlices) {
 		slice, result := device.GetMigDeviceHandleByIndex(i)
 		if result != nvml.SUCCESS {
-			continue // a free place: instances are not numbered without gaps
+			continue // nothing has this number: the numbers of MIG devices may have gaps
 		}
 		described := describeSlice(slice, b.unit, available)
-		described.watch = newWatcher(device, available, driver)
+		described.watch = newWatcher(device, available, lib)
 		b.slices = append(b.slices, described)
 	}
 	return b
 }
 
-// describeSlice takes from the board what a slice's own handle may not tell. Drivers before R470 or
-// so name a slice like its board, which must not pass for the whole card.
+// describeSlice takes from the board what a slice's own handle may not report. Drivers before about
+// R470 name a slice like its board; its name must not pass for that of the whole card.
 func describeSlice(device nvml.Device, parent unit, available functions) unit {
 	slice := describe(device, available)
 	slice.mig = true
@@ -164,7 +166,7 @@ func describeSlice(device nvml.Device, parent unit, available functions) unit {
 	return slice
 }
 
-// describe reads what a board and a slice have in common. Facts that the driver does not give stay
+// describe reads what a board and a slice have in common. What the driver does not report stays
 // empty.
 func describe(device nvml.Device, available functions) unit {
 	u := unit{}
@@ -206,8 +208,8 @@ func (m *memoryMeter) read(name string) (memory reading, err error) {
 	return memory, memory.check(name)
 }
 
-// processes lists the compute processes of a device; an empty list where the driver does not report
-// it.
+// processes lists the compute processes of a device; the list is empty where the driver does not
+// report them.
 func processes(device nvml.Device) []profile.Process {
 	running := []profile.Process{}
 	infos, result := device.GetComputeRunningProcesses()

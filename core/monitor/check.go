@@ -23,11 +23,11 @@ type Message struct {
 
 // Check is what follows from how full memory is, and from the forecasts.
 type Check struct {
-	Fullest  *forecast.Use `json:"fullest"`  // null where nothing could be read
-	CleanUp  bool          `json:"clean_up"` // garbage and PyTorch's cache are to be freed now
-	Messages []Message     `json:"messages"` // since the check before
-	Warnings uint64        `json:"warnings"` // alerts since the start
-	CleanUps int           `json:"clean_ups"`
+	Fullest  *forecast.Use `json:"fullest"`   // null where nothing could be read
+	CleanUp  bool          `json:"clean_up"`  // garbage and PyTorch's cache are to be freed now
+	Messages []Message     `json:"messages"`  // those that are new since the check before
+	Warnings uint64        `json:"warnings"`  // alerts since the start
+	CleanUps int           `json:"clean_ups"` // since the start
 }
 
 // Check compares the use of memory with the limits and returns what is new since the check before.

@@ -22,10 +22,10 @@ type State struct {
 	Class        Class `json:"class"`         // of the failure, from Classify
 	Evaluation   bool  `json:"evaluation"`    // whether an evaluation failed, not a training step
 	MicroBatch   int   `json:"micro_batch"`   // samples per forward pass, 1..2^20
-	CannotSplit  bool  `json:"cannot_split"`  // whether it cannot be made smaller
-	Repeated     bool  `json:"repeated"`      // whether it was retried unchanged
+	CannotSplit  bool  `json:"cannot_split"`  // whether the batch cannot be split into smaller ones
+	Repeated     bool  `json:"repeated"`      // whether it was already retried unchanged
 	Retries      int   `json:"retries"`       // made so far, 0..100
-	MaybeRetries int   `json:"maybe_retries"` // of those, the ones after a failure of class "maybe"
+	MaybeRetries int   `json:"maybe_retries"` // those of them after a failure of class "maybe"
 	MaxRetries   *int  `json:"max_retries"`   // 0..100; absent: DefaultMaxRetries
 }
 
@@ -34,25 +34,25 @@ type Action string
 
 const (
 	Shrink   Action = "shrink"    // continue with a smaller micro-batch
-	Repeat   Action = "repeat"    // unchanged, as other memory may have been freed
+	Repeat   Action = "repeat"    // retry unchanged, as other memory may have been freed
 	LeaveOut Action = "leave_out" // leave the clip out where that is allowed, else give up
 	Raise    Action = "raise"     // raise the error as it is
 	GiveUp   Action = "give_up"   // no smaller micro-batch is left to try
 )
 
-// Decision is how to go on. But for Shrink the numbers are those of the State.
+// Decision is how to go on. Its numbers are those of the State, except with Shrink.
 type Decision struct {
 	Action       Action `json:"action"`
 	MicroBatch   int    `json:"micro_batch"`
-	Retries      int    `json:"retries"` // for the next State
+	Retries      int    `json:"retries"` // for the State of the next failure
 	MaybeRetries int    `json:"maybe_retries"`
 	Reason       string `json:"reason"` // in words, with the numbers
 }
 
 // Next decides after a failure. The micro-batch is halved (8 -> 4, 5 -> 2): it need not divide the
-// batch, which is split into micro-batches of any size. What cannot be smaller is computed once
-// more. It gives up when the retries are used up, and raises on the second "maybe" and on every
-// class that a smaller micro-batch does not mend.
+// batch, which is split into micro-batches of any size. A batch that cannot be split and a clip
+// that is alone are computed once more unchanged. Next gives up when the retries are used up, and
+// raises on the second "maybe" and on every class that a smaller micro-batch does not mend.
 //
 // Errors: InvalidArgument for a number outside its range or an unknown class.
 func Next(s State) (Decision, error) {
@@ -66,7 +66,7 @@ func Next(s State) (Decision, error) {
 	stop := s.stop(limit)
 	d := Decision{MicroBatch: s.MicroBatch, Retries: s.Retries, MaybeRetries: s.MaybeRetries,
 		Reason: stop}
-	one := s.MicroBatch == 1
+	single := s.MicroBatch == 1
 	switch {
 	case stop == "" && !s.CannotSplit:
 		d.halve(s.Class, limit)
@@ -76,11 +76,11 @@ func Next(s State) (Decision, error) {
 		d.Action, d.Reason = GiveUp, "stop: lower per_device_eval_batch_size"
 	case s.CannotSplit && s.Repeated:
 		d.Action, d.Reason = GiveUp, "stop: train with smaller batches and more accumulation"
-	case s.CannotSplit, s.Class == GPUOOM && one && !s.Repeated:
+	case s.CannotSplit, s.Class == GPUOOM && single && !s.Repeated:
 		d.Action, d.Reason = Repeat, "retry unchanged: other memory may have been freed"
 	case s.Class == Maybe:
 		d.Action = Raise
-	case one:
+	case single:
 		d.Action = LeaveOut
 	default:
 		d.Action = GiveUp
@@ -88,6 +88,7 @@ func Next(s State) (Decision, error) {
 	return d, nil
 }
 
+// check returns an error for numbers outside their ranges and for an unknown class.
 func (s State) check(limit int) error {
 	if err := cmp.Or(fault.InRange("micro_batch", s.MicroBatch, 1, maxBatch),
 		fault.InRange("retries", s.Retries, 0, maxRetries),
@@ -102,15 +103,15 @@ func (s State) check(limit int) error {
 	return nil
 }
 
-// stop explains why there is no smaller micro-batch to try; "" when there is one.
-func (s State) stop(limit int) (hint string) {
+// stop explains why no smaller micro-batch is to be tried; "" when one is.
+func (s State) stop(limit int) (reason string) {
 	switch {
 	case s.Class != GPUOOM && s.Class != Maybe:
 		return "stop: " + advice[s.Class]
 	case s.Retries >= limit:
 		return fmt.Sprintf("stop: %d of %d retries are used up at a micro-batch of %d; %splan with "+
 			"a lower safety_margin, an 8-bit optimizer, shorter inputs or a smaller model",
-			s.Retries, limit, s.MicroBatch, s.more(limit))
+			s.Retries, limit, s.MicroBatch, s.moreHalvings(limit))
 	case s.MicroBatch == 1 && s.Evaluation:
 		return "stop: the micro-batch is 1 already; leave out or split long inputs of the " +
 			"evaluation, generate shorter texts with fewer beams, use an 8-bit optimizer, " +
@@ -126,14 +127,16 @@ func (s State) stop(limit int) (hint string) {
 	return ""
 }
 
-// more is a hint at as many halvings as end with single clips; "" where none is needed.
-func (s State) more(limit int) string {
+// moreHalvings suggests a limit that lets halving go on down to one clip; "" where the present
+// limit does, or the limit would be out of range.
+func (s State) moreHalvings(limit int) string {
 	if enough := limit + bits.Len(uint(s.MicroBatch)) - 1; limit < enough && enough <= maxRetries {
 		return fmt.Sprintf("attach(trainer, max_halvings=%d) tries down to one clip, or ", enough)
 	}
 	return ""
 }
 
+// halve makes the decision a retry with half the micro-batch.
 func (d *Decision) halve(class Class, limit int) {
 	d.Action, d.Retries = Shrink, d.Retries+1
 	if class == Maybe {

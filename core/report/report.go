@@ -22,8 +22,8 @@ type Request struct {
 	History  []Logged      `json:"history"` // log_history of trainer_state.json
 	// the axis of the charts, "time" or "steps"; "" for no charts
 	By string `json:"by"`
-	// numbers of the GPUs whose charts are shown; null: the four with the least headroom are, and
-	// the others are behind a fold
+	// numbers of the GPUs whose charts are shown; null: all, folded but for the four with the least
+	// headroom
 	GPUs []int `json:"gpus"`
 }
 
@@ -34,7 +34,7 @@ type Report struct {
 	Charts   *view.RunCharts     `json:"charts"`
 }
 
-const shownGPUs = 4 // GPUs whose charts are not behind a fold
+const shownGPUs = 4 // GPUs whose charts are shown without unfolding
 
 // Make returns the figures of a run from its monitors' logs, what held it back, and its charts.
 // Errors: Corrupt, InvalidArgument.
@@ -100,16 +100,17 @@ func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
 	return f
 }
 
+// unfinished reports whether the run log has the beginning of a training and not its end.
 func (s *Source) unfinished() bool {
-	has := func(word string) bool {
+	told := func(word string) bool {
 		return slices.ContainsFunc(s.RunLog.Events, func(e runlog.Event) bool {
 			return e.Kind == runlog.EventTraining && strings.Contains(e.Text, word)
 		})
 	}
-	return has("begins") && !has("ends")
+	return told("begins") && !told("ends")
 }
 
-// findings returns the findings of all leading run logs, those with the same text once.
+// findings returns the findings of all leading run logs; of those with the same text, one.
 func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	reported := map[string]bool{}
@@ -124,8 +125,8 @@ func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 	return conclusive(findings)
 }
 
-// inconclusive ranks the kinds of findings that name no cause: where one part of a run has a cause,
-// it is not reported that another part was healthy or too short.
+// inconclusive ranks the kinds of findings that name no cause. Where one part of a run has a cause,
+// a report does not say that another part was healthy or too short.
 var inconclusive = map[string]int{"healthy": 1, "too_short": 2}
 
 // conclusive returns the findings of the lowest rank: causes, if there are any.
@@ -151,7 +152,8 @@ func (t *timeline) divide(numbers []int) (shown, folded []*gpu, err error) {
 		}
 		return shown, nil, nil
 	}
-	unknown, byHeadroom := math.Inf(1), slices.Clone(t.gpus)
+	unknown := math.Inf(1) // GPUs whose headroom is unknown come last
+	byHeadroom := slices.Clone(t.gpus)
 	slices.SortStableFunc(byHeadroom, func(a, b *gpu) int {
 		return cmp.Compare(*cmp.Or(a.least(), &unknown), *cmp.Or(b.least(), &unknown))
 	})
@@ -165,6 +167,7 @@ func (t *timeline) divide(numbers []int) (shown, folded []*gpu, err error) {
 	return shown, folded, nil
 }
 
+// mark sets the places of alerts and events on the charts' axis.
 func (a *axis) mark(f *view.RunFigures) {
 	for i := range f.Alerts {
 		alert := &f.Alerts[i]
@@ -180,7 +183,8 @@ func (a *axis) mark(f *view.RunFigures) {
 
 // Source is the run log of one monitor.
 type Source struct {
-	Name   string     `json:"name"` // what its file's name adds to the first's; "" for that
+	// what distinguishes the name of its file from the first monitor's; "" for the first
+	Name   string     `json:"name"`
 	RunLog runlog.Log `json:"run_log"`
 
 	offset float64 // seconds from the run's start to that of the run log

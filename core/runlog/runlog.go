@@ -53,8 +53,8 @@ type Host struct {
 // MemorySeries is the fast series: one entry per point, the highest value of the samples that a
 // point covers.
 type MemorySeries struct {
-	TimesS       []float64 `json:"times_s"` // of a point's first sample, rising
-	SamplesPoint int       `json:"samples_a_point"`
+	TimesS       []float64 `json:"times_s"`         // time of each point's first sample, rising
+	SamplesPoint int       `json:"samples_a_point"` // samples that a point covers
 	HostUsed     Column    `json:"host_used_bytes"`
 	GPUUsed      []Column  `json:"gpu_used_bytes"`
 }
@@ -63,12 +63,12 @@ type MemorySeries struct {
 // covers for rates and shares, the highest for bytes and temperatures, all bits for throttling.
 type ActivitySeries struct {
 	TimesS []float64 `json:"times_s"`
-	// of all cores that the process may use, 0 to 1
+	// share of all cores that the process may use, 0 to 1
 	CPUShare Column `json:"cpu_share"`
-	// the part of this process and its descendants
+	// share of the same cores that this process and its descendants use
 	TreeCPU       Column      `json:"tree_cpu_share"`
-	BusiestCore   Column      `json:"busiest_core"`         // 0 to 1
-	HostAvailable Column      `json:"host_available_bytes"` // the lowest
+	BusiestCore   Column      `json:"busiest_core"`         // its share of the time, 0 to 1
+	HostAvailable Column      `json:"host_available_bytes"` // the lowest of what a point covers
 	SwapUsed      Column      `json:"swap_used_bytes"`
 	TreeRSS       Column      `json:"tree_rss_bytes"`    // of this process and its descendants
 	WorkersRSS    Column      `json:"workers_rss_bytes"` // of the descendants alone
@@ -124,15 +124,15 @@ var Throttles = []Throttle{{ThrottlePower, "power limit"}, {ThrottleHeat, "heat"
 // of those between.
 type StepSeries struct {
 	Number   []uint64  `json:"number"`
-	TimesS   []float64 `json:"times_s"`  // of their ends
+	TimesS   []float64 `json:"times_s"`  // when they ended
 	Kind     []string  `json:"kind"`     // "train", "evaluation" or "checkpoint"
 	Covers   []int     `json:"covers"`   // steps in this entry
-	SpentS   Column    `json:"spent_s"`  // since the step before
-	WaitedS  Column    `json:"waited_s"` // of that, for the loader
+	SpentS   Column    `json:"spent_s"`  // time since the step before
+	WaitedS  Column    `json:"waited_s"` // the part of it that was spent waiting for the loader
 	AudioS   Column    `json:"audio_s"`  // seconds of audio without padding
 	PaddedS  Column    `json:"padded_s"`
-	LongestS Column    `json:"longest_s"` // longest clip
-	// what the model's arithmetic takes at the GPU's published rate
+	LongestS Column    `json:"longest_s"` // length of the longest clip
+	// time that the model's arithmetic takes at the GPU's published rate
 	ArithmeticS   Column `json:"arithmetic_s"`
 	GPU           []int  `json:"gpu"` // -1: none
 	Allocated     Column `json:"allocated_bytes"`
@@ -197,7 +197,7 @@ type Event struct {
 	AtS  float64 `json:"at_s"`
 	Kind string  `json:"kind"`
 	GPU  int     `json:"gpu"`  // -1: none
-	Text string  `json:"text"` // a sentence without an end
+	Text string  `json:"text"` // a sentence without a full stop
 }
 
 // Kinds of events.
@@ -217,8 +217,8 @@ const (
 	EventTraining  = "training" // begin, end, evaluation, checkpoint, as the training tells
 )
 
-// Alert is a warning of what will happen, or has begun to. What a kind of alert does not have is
-// absent.
+// Alert is a warning of what will happen, or has begun to happen. Fields that do not apply to its
+// kind are absent.
 type Alert struct {
 	ID       uint64   `json:"id"` // from 1, rising
 	AtS      float64  `json:"at_s"`
@@ -231,7 +231,7 @@ type Alert struct {
 	PerS     *float64 `json:"bytes_per_s"`
 	Steps    *float64 `json:"steps_left"`
 	Seconds  *float64 `json:"seconds_left"`
-	Text     string   `json:"text"`      // what, with its numbers
+	Text     string   `json:"text"`      // what it warns of, with its numbers
 	Advice   string   `json:"advice"`    // one concrete change
 	ClearedS *float64 `json:"cleared_s"` // when it no longer held; absent while it does
 }

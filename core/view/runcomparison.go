@@ -33,7 +33,7 @@ type ComparedRun struct {
 	Notes      []string `json:"notes"`      // files that cannot be read
 }
 
-// ComparedFigure is a figure of both runs; null is not known. Ratio is B over A.
+// ComparedFigure is a figure of two runs, A and B; null where it is not known. Ratio is B over A.
 type ComparedFigure struct {
 	Key  string `json:"key"`
 	Name string `json:"name"`

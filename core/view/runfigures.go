@@ -35,15 +35,16 @@ type StepFigures struct {
 	Train       int      `json:"train"` // optimizer steps
 	Evaluation  int      `json:"evaluation"`
 	Checkpoint  int      `json:"checkpoint"`
-	First       *uint64  `json:"first"` // step
-	Last        *uint64  `json:"last"`
+	First       *uint64  `json:"first"` // number of the first optimizer step
+	Last        *uint64  `json:"last"`  // number of the last optimizer step
 	TrainS      *float64 `json:"train_s"`
 	EvaluationS *float64 `json:"evaluation_s"`
 	CheckpointS *float64 `json:"checkpoint_s"`
-	// of the time of training steps alone, as the rate of audio
+	// optimizer steps a second, over the time of training steps alone
 	StepsPerS *float64 `json:"steps_per_s"`
-	AudioRate *float64 `json:"audio_rate"` // seconds of audio a second
-	Padding   *float64 `json:"padding"`    // share of computed audio that is padding
+	// seconds of audio a second, over the same time
+	AudioRate *float64 `json:"audio_rate"`
+	Padding   *float64 `json:"padding"` // share of computed audio that is padding
 	// share of time that steps waited for the loader
 	Waited *float64 `json:"waited"`
 	// share of the time of training steps that the model's arithmetic takes at the GPU's published
@@ -52,8 +53,8 @@ type StepFigures struct {
 	LongestClip *float64 `json:"longest_clip_s"`
 }
 
-// GPUFigures are those of one GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over
-// time. Absent: never measured.
+// GPUFigures are the figures of one GPU: bytes, watts, degrees Celsius. Shares are 0 to 1; means
+// are over time. Absent: never measured.
 type GPUFigures struct {
 	Label      string   `json:"label"`
 	Name       string   `json:"name"`
@@ -80,8 +81,8 @@ type GPUFigures struct {
 	Throttled map[string]float64 `json:"throttled"`
 }
 
-// HostFigures are those of one machine: bytes, bytes a second, shares of 0 to 1. Absent: never
-// measured.
+// HostFigures are the figures of one machine: bytes, bytes a second, shares of 0 to 1. Absent:
+// never measured.
 type HostFigures struct {
 	Label       string   `json:"label"`
 	Total       *float64 `json:"total_bytes"`
@@ -123,7 +124,7 @@ type Moment struct {
 	X     float64 `json:"x,omitempty"`
 }
 
-// Band is a time in which something lasted: "evaluation", "checkpoint" or "gap".
+// Band is a stretch of time that an "evaluation", a "checkpoint" or a "gap" without samples took.
 type Band struct {
 	BeginS float64 `json:"begin_s"`
 	EndS   float64 `json:"end_s"`

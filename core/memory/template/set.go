@@ -14,21 +14,21 @@ type Set struct {
 	Variables  formula.Variables
 	Components []string    // names
 	Templates  []*Template // in the order of their first segments
-	Of         []*Template // of each segment
-	Positions  []Position  // likewise
+	Of         []*Template // the template of each segment of the trace
+	Positions  []Position  // the position of each segment of the trace
 	// trace.KindMicro or trace.KindIteration: what training windows are made of; "" without any
 	Loop string
 	// what an evaluation finds on the device, as one segment; nil without an evaluation
 	State    *Template
-	composed sync.Map // [2]*Template -> *Template
+	composed sync.Map // [2]*Template, a first and a later window's -> *Template, see For
 }
 
-// builder sorts the segments of a trace.
+// builder makes the Set of a trace.
 type builder struct {
 	*Set
 	trace    *trace.Trace
 	segments []*canonical
-	first    []int64 // number of each segment's first storage
+	first    []int64 // the number in the trace of each segment's first storage
 }
 
 // New finds the templates of a checked trace.
@@ -55,11 +55,11 @@ func New(t *trace.Trace) (*Set, error) {
 	return b.Set, nil
 }
 
-// sort returns each segment the template of its structure.
+// sort assigns each segment to the template of its structure, which it makes for the first one.
 func (b *builder) sort() {
-	names, tagComponents := components(b.trace.Tags)
+	names, ofTag := components(b.trace.Tags)
 	b.Components = names
-	ops, _ := trace.ParseOps(b.trace.Ops) // which were checked
+	ops, _ := trace.ParseOps(b.trace.Ops) // without an error: they were checked with the trace
 	byHash := map[uint64][]*Template{}
 	storages := int64(0)
 	for i := range b.trace.Segments {
@@ -68,7 +68,7 @@ func (b *builder) sort() {
 		place := slices.IndexFunc(byHash[h], func(t *Template) bool { return t.structure.same(c) })
 		if place < 0 {
 			place = len(byHash[h])
-			byHash[h] = append(byHash[h], newTemplate(c, tagComponents, ops))
+			byHash[h] = append(byHash[h], newTemplate(c, ofTag, ops))
 			byHash[h][place].countInputs(slices.Index(names, inputs))
 			b.Templates = append(b.Templates, byHash[h][place])
 		}
@@ -82,17 +82,17 @@ func (b *builder) sort() {
 	}
 }
 
-// home returns the segment that allocated a storage of the trace, and its number there.
+// home returns the segment that allocated a storage of the trace, and the storage's number in it.
 func (b *builder) home(storage int64) (segment, number int) {
 	next, _ := slices.BinarySearch(b.first, storage+1)
 	return next - 1, int(storage - b.first[next-1])
 }
 
-// stateBeforeEvaluation gathers what the first evaluation finds on the device: the model, the
-// optimizer's state, workspaces. Their sizes are those of the trace. It is nil for a trace without
-// an evaluation.
+// stateBeforeEvaluation makes a template that allocates what the first evaluation finds on the
+// device: the model, the optimizer's state, workspaces. Their sizes are those of the trace. It is
+// nil for a trace without an evaluation.
 func (b *builder) stateBeforeEvaluation() *Template {
-	alive := []bool{} // by storage
+	alive := []bool{} // by the number of the storage in the trace
 	for _, s := range b.trace.Segments {
 		if s.Kind == trace.KindEvaluate || s.Kind == trace.KindGenerate {
 			return b.stateOf(alive)
@@ -108,6 +108,7 @@ func (b *builder) stateBeforeEvaluation() *Template {
 	return nil
 }
 
+// stateOf makes the template that allocates the storages which are alive and frees none.
 func (b *builder) stateOf(alive []bool) *Template {
 	state, sizes := &Template{Kind: trace.KindLoad, Phases: []Phase{{0, "load"}}}, []int64{}
 	for storage, lives := range alive {
@@ -124,9 +125,10 @@ func (b *builder) stateOf(alive []bool) *Template {
 	return state
 }
 
-// canonical is a segment with its own storages numbered from 0, the frees between two allocations
-// in order, and the frees of earlier segments' storages apart. The order of frees carries no
-// information: caches of the framework free in the order of addresses.
+// canonical is a segment in the form in which segments are compared: its own storages are numbered
+// from 0, the frees between two allocations are sorted, and the frees of earlier segments' storages
+// are kept apart. The order of frees carries no information: caches of the framework free in the
+// order of addresses.
 type canonical struct {
 	segment *trace.Segment
 	events  []int32 // as Template.Events
@@ -141,11 +143,12 @@ type earlierFree struct {
 	storage int64 // its number in the trace
 }
 
-// canonicalOf sorts a segment's events; first is the number of its first storage.
+// canonicalOf brings a segment into that form; first is the number of its first storage in the
+// trace.
 func canonicalOf(s *trace.Segment, first int64) *canonical {
 	c := &canonical{segment: s, events: make([]int32, 0, len(s.Events)),
 		sizes: make([]int64, 0, len(s.Op)), phases: phasesOf(s)}
-	start := 0 // of the frees since the last allocation
+	start := 0 // where in c.events the frees since the last allocation begin
 	for _, e := range s.Events {
 		switch storage := -(e + 1); {
 		case e >= 0:
@@ -163,14 +166,15 @@ func canonicalOf(s *trace.Segment, first int64) *canonical {
 	return c
 }
 
-// sortFrees puts the storage that was allocated first first.
+// sortFrees sorts frees, which are ^storage, by the order in which the storages were allocated.
 func sortFrees(frees []int32) {
 	if len(frees) > 1 {
 		slices.SortFunc(frees, func(a, b int32) int { return int(b) - int(a) })
 	}
 }
 
-// phasesOf counts the storages before each phase.
+// phasesOf returns the phases of a segment, each with its first storage in place of its first
+// event.
 func phasesOf(s *trace.Segment) []Phase {
 	phases := make([]Phase, 0, len(s.Phases))
 	storages, event := int32(0), 0
@@ -194,6 +198,7 @@ func (c *canonical) same(d *canonical) bool {
 		slices.Equal(c.segment.Tag, d.segment.Tag) && slices.Equal(c.phases, d.phases)
 }
 
+// hash is equal for segments that are the same.
 func (c *canonical) hash() uint64 {
 	h := uint64(14695981039346656037) // FNV-1a, by number instead of by byte
 	for _, column := range [][]int32{c.events, c.segment.Op, c.segment.Module, c.segment.Tag} {

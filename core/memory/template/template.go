@@ -10,23 +10,25 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// Template is what segments have in common that allocate storages by the same operations and free
-// them at the same events. They differ in sizes, and in what they free of earlier segments.
+// Template is the structure that several segments share: they allocate storages by the same
+// operations and free them at the same events. They differ in the sizes of the storages, and in
+// what they free of earlier segments.
 type Template struct {
 	Kind     string
 	Events   []int32 // n >= 0: storage n of the segment is allocated; n < 0: storage ^n is freed
 	Storages []Storage
 	Phases   []Phase
 	Pads     []Pad
-	// how many storages, the first ones, are inputs: all are placed before anything else happens
+	// how many of the first storages are a micro-batch's inputs, placed before anything else
+	// happens
 	Inputs    int32
 	Survivors []int32           // the storages that no event frees
 	Inherited []Inherited       // frees of earlier segments' storages
-	Formulas  []formula.Formula // different ones
+	Formulas  []formula.Formula // those of the storages' sizes, each once
 
 	Recordings []Recording
 
-	calls     func() calls // fitted when they are first asked for: only times need them
+	calls     func() calls // fitted at the first call: only predictions of time need them
 	structure *canonical
 	expiries  [roles][]Expiry
 	first     firstWindow
@@ -35,14 +37,14 @@ type Template struct {
 
 // Storage is one of a segment's storages.
 type Storage struct {
-	Op, Module, Tag int32 // names of the trace
-	Formula         int32 // in Template.Formulas
-	Survivor        int32 // in Template.Survivors; -1: the segment frees it
-	Component       uint8 // in Set.Components
+	Op, Module, Tag int32 // indices of the trace's lists of names
+	Formula         int32 // index in Template.Formulas
+	Survivor        int32 // index in Template.Survivors; -1: the segment frees it
+	Component       uint8 // index in Set.Components
 	Unit            trace.Unit
 }
 
-// Phase begins before a storage is allocated.
+// Phase is a part of a segment, such as "forward". It begins with the allocation of Storage.
 type Phase struct {
 	Storage int32
 	Name    string
@@ -57,8 +59,8 @@ type Recording struct {
 	Sizes    []int64 // of its storages, in their units
 }
 
-// newTemplate makes the template of a segment. tagComponents has the component of each tag.
-func newTemplate(c *canonical, tagComponents []uint8, ops []trace.Op) *Template {
+// newTemplate makes the template of a segment. ofTag has the component of each tag.
+func newTemplate(c *canonical, ofTag []uint8, ops []trace.Op) *Template {
 	t := &Template{Kind: c.segment.Kind, Events: c.events, Phases: c.phases,
 		Storages: make([]Storage, len(c.sizes)), structure: c}
 	allocated, freed := t.lifetimes()
@@ -76,11 +78,11 @@ func newTemplate(c *canonical, tagComponents []uint8, ops []trace.Op) *Template 
 		}
 	}
 	t.placePads()
-	t.setComponents(tagComponents, allocated, freed)
+	t.setComponents(ofTag, allocated, freed)
 	return t
 }
 
-// lifetimes returns the events that allocate and free each storage, -1 for none.
+// lifetimes returns the events that allocate and that free each storage; -1 where none frees it.
 func (t *Template) lifetimes() (allocated, freed []int32) {
 	allocated, freed = make([]int32, len(t.Storages)), make([]int32, len(t.Storages))
 	for i := range freed {
@@ -107,7 +109,7 @@ func (t *Template) PhaseOf(storage int32) string {
 	return name
 }
 
-// FirstOf is the storage with which a phase begins, -1 where the template has no such phase.
+// FirstOf returns the storage with which a phase begins, -1 where the template has no such phase.
 func (t *Template) FirstOf(phase string) int32 {
 	for _, p := range t.Phases {
 		if p.Name == phase {
@@ -117,8 +119,8 @@ func (t *Template) FirstOf(phase string) int32 {
 	return -1
 }
 
-// Base is the template by which others name the survivors of this one: of a composed template the
-// one of later windows.
+// Base returns the template that others refer to for the survivors of this one: for a composed
+// template, see compose, the later windows' template that it was made from; else itself.
 func (t *Template) Base() *Template {
 	if t.base != nil {
 		return t.base
@@ -133,7 +135,8 @@ func haveShapes(recordings []Recording) bool {
 	return !slices.ContainsFunc(recordings, func(r Recording) bool { return !r.HasShape })
 }
 
-// shapesOf returns the different shapes of recordings; shapeOf has the index of each one's own.
+// shapesOf returns the distinct shapes of recordings, and for each recording the index of its
+// shape.
 func shapesOf(recordings []Recording) (shapes []trace.Shape, shapeOf []int) {
 	for _, r := range recordings {
 		i := slices.Index(shapes, r.Shape)
@@ -148,10 +151,10 @@ func shapesOf(recordings []Recording) (shapes []trace.Shape, shapeOf []int) {
 
 // Components of memory that no tag names.
 const (
-	temporaries   = iota // what the rest is
+	temporaries   = iota // everything else
 	activations          // allocated in the forward pass, alive in the backward pass
-	ownComponents        // how many these are
-	untagged      = 255
+	ownComponents        // the number of these two
+	untagged      = 255  // in the components of tags: the empty tag, which names none
 )
 
 const inputs = "inputs" // the component of a micro-batch's own tensors
@@ -159,8 +162,8 @@ const inputs = "inputs" // the component of a micro-batch's own tensors
 // MaxComponents bounds the components of a trace.
 const MaxComponents = trace.MaxTags + ownComponents
 
-// tagComponents names the component of a tag; a tag that is not here is a component of its own
-// name.
+// tagComponents names the component of a tag; a tag that is missing here has a component of the
+// same name.
 var tagComponents = map[string]string{
 	"parameter": "parameters", "buffer": "buffers", "gradient": "gradients", "input": inputs,
 	"workspace": "workspaces", "output": "outputs",
@@ -185,7 +188,8 @@ func components(tags []string) (names []string, ofTag []uint8) {
 	return names, ofTag
 }
 
-// setComponents decides what each storage counts as.
+// setComponents decides which component each storage belongs to: that of its tag, else activations
+// or temporaries.
 func (t *Template) setComponents(ofTag []uint8, allocated, freed []int32) {
 	phase := 0
 	for i := range t.Storages {
@@ -204,7 +208,8 @@ func (t *Template) setComponents(ofTag []uint8, allocated, freed []int32) {
 	}
 }
 
-// phaseEnd is the event with which the next phase begins.
+// phaseEnd returns the event with which the next phase begins, after the last one the number of
+// events.
 func (t *Template) phaseEnd(phase int, allocated []int32) int32 {
 	if phase+1 == len(t.Phases) || int(t.Phases[phase+1].Storage) == len(allocated) {
 		return int32(len(t.Events))
@@ -212,7 +217,8 @@ func (t *Template) phaseEnd(phase int, allocated []int32) int32 {
 	return allocated[t.Phases[phase+1].Storage]
 }
 
-// countInputs counts the storages that are placed before anything else happens.
+// countInputs counts the inputs, storages of a component, that are placed before anything else
+// happens.
 func (t *Template) countInputs(component int) {
 	for i, e := range t.Events {
 		if e != int32(i) || int(t.Storages[e].Component) != component {

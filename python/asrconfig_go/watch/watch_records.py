@@ -27,10 +27,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Readings:
-    """What a monitor saw during blocks; None where it read nothing."""
+    """What a monitor saw during a benchmark's blocks of steps; None where it read nothing."""
 
     gpu_use: float | None = None
-    """Mean share of the busiest GPU."""
+    """Mean share of the time that the busiest GPU computed."""
     gpu_memory_bytes: float | None = None
     gpu_total_bytes: float | None = None
     ram_bytes: float | None = None
@@ -44,6 +44,7 @@ class MemoryUse:
     gpu: int
     """-1: the host."""
     headroom_bytes: float
+    """What counts as free."""
     total_bytes: float
 
 
@@ -65,10 +66,11 @@ class MemoryCheck:
     clean_up: bool
     """Garbage and PyTorch's cache are to be freed now."""
     messages: tuple[MonitorMessage, ...]
-    """Since the check before."""
+    """Those that are new since the check before."""
     warnings: int
     """Alerts since the start."""
     clean_ups: int
+    """Since the start."""
 
 
 @dataclass(frozen=True)
@@ -161,13 +163,13 @@ class ActivitySeries:
 
     times_s: tuple[float, ...]
     cpu_share: tuple[float | None, ...]
-    """Of all cores that the process may use, 0 to 1."""
+    """Share of all cores that the process may use, 0 to 1."""
     tree_cpu_share: tuple[float | None, ...]
-    """The part of this process and its descendants."""
+    """Share of the same cores that this process and its descendants use."""
     busiest_core: tuple[float | None, ...]
-    """0 to 1."""
+    """Its share of the time, 0 to 1."""
     host_available_bytes: tuple[float | None, ...]
-    """The lowest."""
+    """The lowest of what a point covers."""
     swap_used_bytes: tuple[float | None, ...]
     tree_rss_bytes: tuple[float | None, ...]
     """Of this process and its descendants."""
@@ -188,13 +190,13 @@ class Activity:
     at_s: float | None
     """None before the first."""
     cpu_share: float | None
-    """Of all cores that the process may use, 0 to 1."""
+    """Share of all cores that the process may use, 0 to 1."""
     tree_cpu_share: float | None
-    """The part of this process and its descendants."""
+    """Share of the same cores that this process and its descendants use."""
     busiest_core: float | None
-    """0 to 1."""
+    """Its share of the time, 0 to 1."""
     host_available_bytes: float | None
-    """The lowest."""
+    """The lowest of what a point covers."""
     swap_used_bytes: float | None
     tree_rss_bytes: float | None
     """Of this process and its descendants."""
@@ -210,7 +212,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Alert:
-    """A warning of what will happen, or has begun to. What a kind of alert does not have is None."""
+    """A warning of what will happen, or has begun to happen. Fields that do not apply to its kind are None."""
 
     id: int
     """From 1, rising."""
@@ -227,7 +229,7 @@ class Alert:
     steps_left: float | None
     seconds_left: float | None
     text: str
-    """What, with its numbers."""
+    """What it warns of, with its numbers."""
     advice: str
     """One concrete change."""
     cleared_s: float | None
@@ -243,7 +245,7 @@ class Event:
     gpu: int
     """-1: none."""
     text: str
-    """A sentence without an end."""
+    """A sentence without a full stop."""
 
 
 @dataclass(frozen=True)
@@ -277,8 +279,9 @@ class MemorySeries:
     """The fast series: one entry per point, the highest value of the samples that a point covers."""
 
     times_s: tuple[float, ...]
-    """Of a point's first sample, rising."""
+    """Time of each point's first sample, rising."""
     samples_a_point: int
+    """Samples that a point covers."""
     host_used_bytes: tuple[float | None, ...]
     gpu_used_bytes: tuple[tuple[float | None, ...], ...]
 
@@ -293,22 +296,22 @@ class StepSeries:
 
     number: tuple[int, ...]
     times_s: tuple[float, ...]
-    """Of their ends."""
+    """When they ended."""
     kind: tuple[str, ...]
     """``"train"``, ``"evaluation"`` or ``"checkpoint"``."""
     covers: tuple[int, ...]
     """Steps in this entry."""
     spent_s: tuple[float | None, ...]
-    """Since the step before."""
+    """Time since the step before."""
     waited_s: tuple[float | None, ...]
-    """Of that, for the loader."""
+    """The part of it that was spent waiting for the loader."""
     audio_s: tuple[float | None, ...]
     """Seconds of audio without padding."""
     padded_s: tuple[float | None, ...]
     longest_s: tuple[float | None, ...]
-    """Longest clip."""
+    """Length of the longest clip."""
     arithmetic_s: tuple[float | None, ...]
-    """What the model's arithmetic takes at the GPU's published rate."""
+    """Time that the model's arithmetic takes at the GPU's published rate."""
     gpu: tuple[int, ...]
     """-1: none."""
     allocated_bytes: tuple[float | None, ...]
@@ -344,7 +347,7 @@ class RunLogRecord:
 
 @dataclass(frozen=True)
 class Band:
-    """A time in which something lasted: ``"evaluation"``, ``"checkpoint"`` or ``"gap"``."""
+    """A stretch of time that an ``"evaluation"``, a ``"checkpoint"`` or a ``"gap"`` without samples took."""
 
     begin_s: float
     end_s: float
@@ -353,7 +356,7 @@ class Band:
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """A figure of both runs; None is not known. ``ratio`` is B over A."""
+    """A figure of two runs, A and B; None where it is not known. ``ratio`` is B over A."""
 
     key: str
     name: str
@@ -366,7 +369,10 @@ class ComparedFigure:
 
 @dataclass(frozen=True)
 class GPUFigures:
-    """Those of one GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over time. None: never measured."""
+    """The figures of one GPU: bytes, watts, degrees Celsius.
+
+    Shares are 0 to 1; means are over time. None: never measured.
+    """
 
     label: str
     name: str
@@ -394,7 +400,7 @@ class GPUFigures:
 
 @dataclass(frozen=True)
 class HostFigures:
-    """Those of one machine: bytes, bytes a second, shares of 0 to 1. None: never measured."""
+    """The figures of one machine: bytes, bytes a second, shares of 0 to 1. None: never measured."""
 
     label: str
     total_bytes: float | None
@@ -436,15 +442,16 @@ class StepFigures:
     evaluation: int
     checkpoint: int
     first: int | None
-    """Step."""
+    """Number of the first optimizer step."""
     last: int | None
+    """Number of the last optimizer step."""
     train_s: float | None
     evaluation_s: float | None
     checkpoint_s: float | None
     steps_per_s: float | None
-    """Of the time of training steps alone, as the rate of audio."""
+    """Optimizer steps a second, over the time of training steps alone."""
     audio_rate: float | None
-    """Seconds of audio a second."""
+    """Seconds of audio a second, over the same time."""
     padding: float | None
     """Share of computed audio that is padding."""
     waited: float | None
