@@ -54,11 +54,14 @@ func (m Limits) Largest(seconds float64) int {
 	return m[i].Batch
 }
 
-// largestOf returns Largest of every one of the durations.
-func (m Limits) largestOf(seconds []float64) []int32 {
-	all := make([]int32, len(seconds))
-	for i, s := range seconds {
-		all[i] = int32(m.Largest(s))
+// largestOf returns Largest of every one of the sorted durations.
+func (m Limits) largestOf(sorted []float64) []int32 {
+	all, from := make([]int32, len(sorted)), 0
+	for _, row := range m {
+		for from < len(sorted) && sorted[from] <= row.Seconds {
+			all[from] = int32(row.Batch)
+			from++
+		}
 	}
 	return all
 }

@@ -207,7 +207,8 @@ func (s *search) workers(l loader, f evaluated) (count int, reason string) {
 	case s.pool.onCPU():
 		limit, wanted, source = min(limit, cores/4), 1, "training itself needs the cores"
 	case f.throughput.timed:
-		demand := s.loading(s.clips.seconds(), 1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
+		demand := s.loading(s.clips.seconds(), 1).Likely /
+			max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
 		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
 		source = fmt.Sprintf("one worker prepares %s %.3g times as fast as the GPU consumes it; "+
 			"with 50 %% to spare: %d", s.rows().Content(), 1/max(demand, 1e-9), wanted)

@@ -174,19 +174,20 @@ func planData(d *draft, in Inputs, p pool) {
 // writeLoader decides what follows from the number of workers.
 func (d *draft) writeLoader(l loader, p pool, data profile.Dataset) {
 	workers, batches := d.DataloaderNumWorkers, l.prefetch()
-	prefetched, pinned, kept := "no workers to prefetch", "no GPU to copy to", "no workers to keep"
+	prefetched, pinned := "no workers to prefetch", "no GPU to copy to"
+	persistent := "no workers to keep"
 	if d.DataloaderPersistentWorkers = workers > 0; workers > 0 {
 		d.DataloaderPrefetchFactor = &batches // which PyTorch refuses without workers
 		prefetched = fmt.Sprintf("%d batches ready in each of %s", batches,
 			fault.Plural(workers, "worker"))
-		kept = "workers stay alive between epochs"
+		persistent = "workers stay alive between epochs"
 	}
 	if d.DataloaderPinMemory = !p.onCPU(); d.DataloaderPinMemory {
 		pinned = "batches are copied to the GPU while it computes (non_blocking)"
 	}
 	d.because("dataloader_prefetch_factor", prefetched)
 	d.because("dataloader_pin_memory", pinned)
-	d.because("dataloader_persistent_workers", kept)
+	d.because("dataloader_persistent_workers", persistent)
 	var reason string
 	d.CacheDataset, reason = caching(data, d.Streaming, workers, l.room-l.bytes(workers))
 	d.because("cache_dataset", reason)
