@@ -31,7 +31,9 @@ class InputLengths:
 
     @property
     def longest_s(self) -> float:
-        """The seconds of the longest clip that the model takes; infinite where it takes any."""
+        """The seconds of the longest clip that the model takes; infinite where it takes any, or truncates longer."""
+        if self.truncates:
+            return math.inf
         return (self.fixed_length or self.max_length or math.inf) / self.length_per_second
 
     def length(self, seconds: float) -> int:

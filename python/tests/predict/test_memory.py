@@ -205,6 +205,12 @@ def test_lengths_are_rounded_up_to_the_longest_that_the_model_takes(library: Fak
             memory_table(model, 1.3)
 
 
+def test_a_table_of_a_model_that_truncates_goes_on_behind_its_length(library: FakeLibrary) -> None:
+    library.about |= {"length_per_second": 100, "fixed_length": 1024, "truncates": True}
+    with MemoryModel.load("any.trace", gpu="T4") as model:
+        assert memory_table(model, 30.0) == ((30.0, model.largest_batch(1.0)),)
+
+
 def test_evaluation_keeps_what_it_gives(traced: MemoryModel) -> None:
     v = traced.estimate(8, 10.0, evaluation_batch=16).evaluation
     assert v is not None
