@@ -135,7 +135,8 @@ func (w *collector) add(call trace.Call, numbers []int64) {
 	if empty {
 		return // its kernel has nothing to do
 	}
-	w.operations.values[w.operations.of(o)].Times++
+	number := w.operations.of(o) // which may append to the values
+	w.operations.values[number].Times++
 }
 
 // kindIn is the kind with the layout of the operands: a copy that keeps the order of elements is as

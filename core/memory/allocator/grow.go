@@ -129,6 +129,9 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 // excess is gone or nothing more can go.
 func (a *Allocator) collectGarbage() {
 	threshold := uint64(a.settings.GarbageCollectionThreshold * float64(a.allowed))
+	if a.stats.Reserved <= threshold {
+		return
+	}
 	age := func(index int32) uint64 { return a.large.searches - a.blocks[index].sinceCall }
 	candidates := slices.DeleteFunc(a.freeBlocks(&a.large), func(index int32) bool {
 		return a.blocks[index].split()

@@ -117,23 +117,24 @@ func (p *Player) playEvent(s *Segment, e int32) (err error) {
 		p.blocks[e], err = p.allocate(s, e, p.sizes[e])
 		return err
 	}
-	p.free(p.holding(s, ^e, p.blocks[^e]))
-	if p.Observer != nil {
-		p.Observer.sample()
+	if p.Observer == nil { // nobody asks what the block held
+		_ = p.Allocator.Free(p.blocks[^e]) // the trace was checked: it is allocated
+		return nil
 	}
+	p.free(p.holding(s, ^e, p.blocks[^e]))
+	p.Observer.sample()
 	return nil
 }
 
 // allocate finds room for a storage of a segment.
 func (p *Player) allocate(s *Segment, storage int32, bytes uint64) (allocator.Block, error) {
-	component := p.component(s, storage)
 	if p.Allocating != nil {
-		p.Allocating(*s, storage, component)
+		p.Allocating(*s, storage, p.component(s, storage))
 	}
 	block, err := p.Allocator.Malloc(bytes)
 	if err == nil && p.Observer != nil {
 		after := p.Allocator.Stats()
-		p.Observer.allocate(storage, component, after.Allocated, after.Reserved)
+		p.Observer.allocate(storage, p.component(s, storage), after.Allocated, after.Reserved)
 		p.Observer.sample()
 	}
 	return block, err
