@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._core.checks import checked
+from ._core.checks import at_least
 from ._core.choices import StartMethod
 from .errors import InvalidArgumentError, LibraryError
 from .plan.plan_record import PlanRecord
@@ -227,8 +227,7 @@ class TrainingConfig(PlanRecord):
         Raises:
             InvalidArgumentError: ``clips`` is less than 1.
         """
-        if checked("clips", clips, int) < 1:
-            raise InvalidArgumentError(f"clips = {clips} is less than one", "pass the number of clips to train on")
+        at_least("clips", clips, 1, "pass the number of clips to train on")
         batches = math.ceil(clips / (self.per_device_train_batch_size * self.device_count))
         return math.ceil(self.num_train_epochs * math.ceil(batches / self.gradient_accumulation_steps))
 

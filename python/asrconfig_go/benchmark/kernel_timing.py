@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from .._core.random_state import rng_state, set_rng_state
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..plan.environment import backends_kept
 from ..predict.hardware import HardwareProfile
+from ..predict.memory_settings import utc_day
 
 _FORWARD_KERNELS = 5  # norm, product with its bias, GELU, dropout, sum
 _BACKWARD_KERNELS = 9  # dropout, GELU, two products, the bias's sum, three of the norm, the residual's sum
@@ -138,8 +138,7 @@ def measure_kernels(
             readings = _readings(sample, clock, remaining / (len(samples) - i))
             rows += [] if readings is None else [_row(sample, readings)]
             advance(i + 1, len(samples))
-    today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-    return {"version": KERNEL_TABLE_VERSION, **clock.described, "date": today, **overheads, "kernels": rows}
+    return {"version": KERNEL_TABLE_VERSION, **clock.described, "date": utc_day(), **overheads, "kernels": rows}
 
 
 def _row(sample: dict[str, Any], readings: list[float]) -> dict[str, Any]:

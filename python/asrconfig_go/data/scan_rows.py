@@ -178,7 +178,7 @@ class PreparedRows:
     def of_examples(self, dataset: Dataset | Sequence[object]) -> ScanInput:
         """Rows that only the collator can read: some examples represent all of them."""
         if self.examples is None:
-            names = open_source(dataset).columns or [f"{kind_of(dataset[0])}"]
+            names = open_source(dataset).columns or [kind_of(dataset[0])]
             has_audio = usual_columns(names, ("audio", *audio_columns()))
             hint = _FIX_OF_AUDIO if has_audio else FIX
             raise InvalidArgumentError(f"how long the rows of {listed(names)} are is not known", hint)

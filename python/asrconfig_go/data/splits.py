@@ -192,7 +192,7 @@ def listed_rows(request: dict[str, object]) -> tuple[list[str], list[ManifestRow
         wait(job)
         while True:
             page = native.call("scan.rows", {"job": job, "offset": len(rows), "limit": _AT_ONCE})
-            rows += [ManifestRow(**row) for row in page["rows"]]
+            rows += [ManifestRow(**{**row, "extra": tuple(row["extra"] or ())}) for row in page["rows"]]
             if len(page["rows"]) < _AT_ONCE:
                 return list(page["columns"] or ()), rows
 
@@ -223,7 +223,7 @@ def read_manifest(
     timed = segment_column(columns, audio_column or "", text_column or "")
     splits: dict[str, list[tuple[str, str | None, Any]]] = {}
     for row, file in zip(good, _files(good), strict=True):
-        extra = dict(zip(("split", *SEGMENT_COLUMNS), row.extra or (), strict=False))
+        extra = dict(zip(("split", *SEGMENT_COLUMNS), row.extra, strict=False))
         splits.setdefault(extra.get("split") or "train", []).append((file, row.text, extra.get(timed or "")))
     return {name: paired(part, audio_column or "audio", text_column or "text") for name, part in splits.items()}
 
@@ -286,7 +286,7 @@ def read_folder(folder: Path, notes: list[str]) -> dict[str, Dataset]:
     absolute = _files([replace(row, path=str(file.resolve())) for row, file in zip(rows, files, strict=True)])
     splits: dict[str, list[tuple[str, str | None, None]]] = {}
     for row, path, text in zip(rows, absolute, texts, strict=True):
-        splits.setdefault((row.extra or [None])[0] or "train", []).append((path, text, None))
+        splits.setdefault(next(iter(row.extra), None) or "train", []).append((path, text, None))
     return {name: paired(part) for name, part in splits.items()}
 
 

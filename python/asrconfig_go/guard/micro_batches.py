@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.batches import Extent
 from .._core.declared import OVERHEAD_S
-from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
+from .._core.defaults import TRACED_MICRO_BATCHES
 from .._core.out_of_memory import add_note, classify, first_line, free_memory, remove_traceback
 from .._core.output import logger
 from ..errors import InfeasiblePlanError, InvalidArgumentError
@@ -110,7 +110,7 @@ class MemoryBudget(Budget):
                 "the memory model has no GPU given", 'trace it with gpu="L4", or pass memory_limit_bytes'
             )
         self._memory, self._limit = memory, limit_bytes
-        self.rate: float = float(memory.about.get("length_per_second") or SAMPLING_RATE)
+        self.rate: float = memory.length_per_second
         self._fits: dict[int, int] = {}
         self._steps_without_failure, self._patience = 0, _PATIENCE
 

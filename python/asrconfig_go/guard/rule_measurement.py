@@ -20,7 +20,7 @@ from .._core.out_of_memory import clear_frames, first_line, free_memory, is_gpu_
 from .._core.random_state import rng_state, seed_cpu, set_rng_state
 from .._core.training_session import override
 from ..errors import AsrConfigError
-from ..predict.probe import changed_tensors, gradients_aside, tensor_sums
+from ..predict.probe import changed_tensors, gradients_aside, modes_kept, tensor_sums
 from .loop import Batch, Call, Loop, Split, UnfitStepError
 from .loss_rule import PADDING, LossRule
 from .step_state import StepState, changed_values, put_values
@@ -119,14 +119,12 @@ def untouched(loop: Loop, state: StepState) -> Iterator[None]:
     Compiled models are computed as they are written: their graphs are not for batches of these sizes.
     """
     random, before, copies = rng_state(), state.before(full=True), state.copies()
-    modes = [(module, module.training) for module in loop.model.modules()]
     set_stance = getattr(torch.compiler, "set_stance", None)  # from PyTorch 2.6
     try:
-        with loop.measuring(), set_stance("force_eager") if set_stance else contextlib.nullcontext():
+        eager = set_stance("force_eager") if set_stance else contextlib.nullcontext()
+        with modes_kept(loop.model), loop.measuring(), eager:
             yield
     finally:
-        for module, mode in modes:
-            module.training = mode
         put_values(copies)
         state.put_back(before, before)
         set_rng_state(random)

@@ -254,9 +254,7 @@ def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budg
             if recording is None:
                 continue
             with recording as memory:
-                fixed = memory.fixed_length
-                longest = min(seconds, fixed / memory.length_per_second) if fixed else seconds
-                peaks[file] = memory.estimate(1, longest, timeline=0).peak_device or 0
+                peaks[file] = memory.estimate(1, min(seconds, memory.longest_s), timeline=0).peak_device or 0
         yield _ways(name, profile_model(name), peaks[file], budget)
 
 

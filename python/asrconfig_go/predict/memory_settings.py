@@ -261,11 +261,7 @@ class Shape:
 
 def check_labels(name: str, labels: object) -> int:
     """Return a label length from 0 to a million tokens, else raise ``InvalidArgumentError``."""
-    value: int = checked(name, labels, int)
-    if not 0 <= value <= MAX_LABELS:
-        raise InvalidArgumentError(
-            f"{name} = {value} is not between 0 and {MAX_LABELS}", "pass the tokens of the longest text"
-        )
+    value: int = in_range(name, labels, 0, MAX_LABELS, "pass the tokens of the longest text", int)
     return value
 
 

@@ -208,12 +208,9 @@ def batch_table(
 
 
 def _table_lengths(memory: MemoryModel, seconds: float | None) -> list[float]:
-    rate = memory.length_per_second
     if memory.fixed_length:
-        return [memory.fixed_length / rate]
-    longest = _LENGTHS_S[-1] if seconds is None else seconds
-    if memory.max_length and seconds is None:
-        longest = min(longest, memory.max_length / rate)
+        return [memory.fixed_length / memory.length_per_second]
+    longest = min(_LENGTHS_S[-1], memory.longest_s) if seconds is None else seconds
     return [length for length in _LENGTHS_S if length < longest] + [longest]
 
 

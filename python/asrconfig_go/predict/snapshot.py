@@ -99,17 +99,19 @@ class _Stacks:
 
     def __init__(self, names: list[str], stacks: dict[str, list[int]]) -> None:
         parts = (stacks[name] for name in ("op", "module", "segment", "phase"))
-        self._rows = [tuple(names[i] for i in row) for row in zip(*parts, strict=True)]
+        rows = [tuple(names[i] for i in row) for row in zip(*parts, strict=True)]
         self.components = [names[i] for i in stacks["component"]]
-        self._frame = functools.cache(_frame)
-        self.frames = functools.cache(self._frames)
+        frame = functools.cache(_frame)
 
-    def _frames(self, stack: int, step: int) -> list[_Frame]:
-        """A stack in one step of the optimizer, innermost first: operation, modules, phase."""
-        op, module, segment, phase = self._rows[stack]
-        part = phase if segment == phase else f"{segment} {phase}"
-        around = [self._frame("module", path, 0) for path in modules_around(module)]
-        return [self._frame("operation", op, 0), *around, self._frame("step", part, step)]
+        @functools.cache
+        def frames(stack: int, step: int) -> list[_Frame]:
+            """A stack in one step of the optimizer, innermost first: operation, modules, phase."""
+            op, module, segment, phase = rows[stack]
+            part = phase if segment == phase else f"{segment} {phase}"
+            around = [frame("module", path, 0) for path in modules_around(module)]
+            return [frame("operation", op, 0), *around, frame("step", part, step)]
+
+        self.frames = frames  # a cached method would keep the object alive until garbage is collected
 
 
 def _frame(kind: str, name: str, line: int) -> _Frame:

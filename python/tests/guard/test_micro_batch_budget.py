@@ -19,13 +19,12 @@ from uneven_clips import Run
 class Fake:
     """A memory model in which a micro-batch may hold 8 seconds."""
 
-    longest_s = math.inf
+    longest_s, length_per_second = math.inf, 16_000
 
     class target:
         limit_bytes: int | None = 1
 
     def __init__(self) -> None:
-        self.about = {"length_per_second": 16_000}
         self.asked: list[tuple[float, int]] = []
 
     def largest_batch(self, seconds: float, limit: int | None, near: int) -> int:

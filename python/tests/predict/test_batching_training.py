@@ -244,10 +244,7 @@ def test_the_guard_fills_the_micro_batches_that_were_counted(tmp_path: Path) -> 
         class target:
             limit_bytes = 1
 
-        longest_s = math.inf
-
-        def __init__(self) -> None:
-            self.about = {"length_per_second": 100.0}
+        longest_s, length_per_second = math.inf, 100.0
 
         def largest_batch(self, seconds: float, limit: int | None = None, *, near: int = 1) -> int:
             return next((fits for up_to, fits in TABLE if up_to >= seconds), 0)
