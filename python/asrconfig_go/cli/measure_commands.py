@@ -21,7 +21,7 @@ from .._core.checks import checked
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import save_whole
 from .._core.output import show, show_json, write
-from .._core.packages import need
+from .._core.packages import imported
 from ..benchmark.measurements import ENOUGH_ROUNDS
 from ..errors import InvalidArgumentError, NotFoundError
 from ..predict.hardware import kernel_profile, store_kernel_table, stored_kernel_tables
@@ -147,7 +147,7 @@ def _profile_gpu(arguments: argparse.Namespace) -> int:
     if arguments.list:
         show("\n".join(stored_kernel_tables()) or "no kernels were measured: asrconfig profile-gpu")
         return 0
-    need("measuring kernels", "torch")
+    imported("torch", "measuring kernels")
     from ..benchmark.kernel_timing import measure_kernels
 
     table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=not arguments.quiet)

@@ -226,7 +226,7 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
     unused = [name for name in splits if name not in (first, second)]
     chosen = f"trains on the split {first}" + (f", evaluates with {second}" if second else "")
     notes = [f"{chosen}; not used: {listed(unused)}" if unused else chosen] if second or unused else []
-    if len(splits) == 1 and first not in TRAIN:
+    if not notes and first not in TRAIN:
         notes = [f"trains on {first}, the only split"]
     return splits[str(first)], splits[second] if second else None, notes
 

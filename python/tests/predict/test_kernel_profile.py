@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,13 @@ def test_the_command_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(["profile-gpu"]) == 1
     assert "there is no GPU to measure" in capsys.readouterr().err
+
+
+def test_a_torch_that_cannot_be_imported_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudnn.so.9: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert main(["profile-gpu"]) == 1
+    assert "measuring kernels needs torch" in capsys.readouterr().err

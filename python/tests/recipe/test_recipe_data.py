@@ -161,6 +161,8 @@ def test_splits_of_librispeech(tmp_path: Path) -> None:
     for part in ("train-clean-100", "test-other"):
         (tmp_path / "data" / "LibriSpeech" / part).rename(tmp_path / part)
     assert loaded(tmp_path / "data").notes[0] == "trains on dev, the only split"
+    notes = loaded(tmp_path / "data", evaluation_split="dev").notes
+    assert notes[0] == "trains on the split dev, evaluates with dev"
 
 
 @pytest.mark.parametrize(("audio", "microphone"), [("wav48_silence_trimmed", "_mic1"), ("wav48", "")])
