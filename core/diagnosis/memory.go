@@ -214,7 +214,7 @@ func leak(f *figures, _ Run) *Finding {
 func (f *figures) growth() (open *runlog.Alert, ranOut bool) {
 	for i := range f.log.Alerts {
 		a := &f.log.Alerts[i]
-		if _, leaks := leaks[a.Kind]; !leaks || a.PerStep == nil {
+		if _, isLeak := leaks[a.Kind]; !isLeak || a.PerStep == nil {
 			continue
 		}
 		switch outcome, _ := f.log.Outcome(*a); {

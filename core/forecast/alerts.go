@@ -25,7 +25,8 @@ const (
 
 // growing is a forecast of a growth by the steps of a GPU, since a step and a time.
 func (g *gpu) growing(kind string, t trend, since, sinceS, steps, seconds float64) runlog.Alert {
-	step := uint64(min(max(0, math.Round(since+g.offset)), 1<<62))
+	const largest = 1 << 62 // a training may report any number
+	step := uint64(min(max(0, math.Round(since+g.offset)), largest))
 	return runlog.Alert{Kind: kind, GPU: g.index, Since: &step, SinceS: pointer(sinceS),
 		PerStep: pointer(t.slope), PerS: pointer(t.slope / g.stepTimes.median()),
 		Steps: pointer(steps), Seconds: pointer(seconds)}

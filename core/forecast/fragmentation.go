@@ -32,8 +32,9 @@ func (g *gpu) watchFragmentation(atS float64, n uint64, s runlog.Step, free floa
 		g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
 		// the most of the newest steps: near the end PyTorch empties its cache, and fills it again
-		if reserved := top(g.reserve.last(1, resolutionSize)); reserved-g.record <
-			fragmentationGap*g.total/2 && g.u-g.reservedGrowth.u >= fragmentationRest {
+		reserved := top(g.reserve.last(1, resolutionSize))
+		isClosed := reserved-g.record < fragmentationGap*g.total/2
+		if isClosed && g.u-g.reservedGrowth.u >= fragmentationRest {
 			b.clear(atS, runlog.AlertFragmentation, g.index)
 		}
 		return

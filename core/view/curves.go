@@ -93,6 +93,7 @@ func (c curves) y(value float64) float64 {
 	return curveTop + curveHeight*(1-between(value, 0, c.top()))
 }
 
+// top is where the vertical axis ends: at 1 where nothing is above 0.
 func (c curves) top() float64 { return cmp.Or(max(c.Top, 0), 1) }
 
 // limited reports whether there is a limit low enough to be in the picture.

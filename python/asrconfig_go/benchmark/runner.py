@@ -90,7 +90,8 @@ class Benchmark:
         self._loader: tuple[LoaderResult, ...] = ()
         self._changes: list[tuple[Change, BenchmarkRun | None]] = []
         self._profiles: list[str] = []
-        self._stopped, self._unfinished = False, tuple[str, ...]()
+        self._unfinished: tuple[str, ...] = ()
+        self._stopped = False
         if plan.plan is None:
             raise InternalError("the plan's side has no plan")
         self._config = plan.plan

@@ -102,8 +102,9 @@ class MemoryMonitor:
         stats = self._stats
         time_s = stats.unix_nanos / 1e9 if stats.samples else None
         host = (stats.host_total, stats.host_used, stats.host_peak) if stats.host_total else (None, None, None)
+        total, used, peak = host
         gpus = tuple(map(_gpu_memory, self._gpus))
-        return MemorySnapshot(time_s, stats.samples, stats.errors, host[0], host[1], host[2], gpus)
+        return MemorySnapshot(time_s, stats.samples, stats.errors, total, used, peak, gpus)
 
     def headroom(self) -> tuple[int | None, ...]:
         """Return the bytes that training can still allocate on each GPU: free, or unused in PyTorch's cache.
