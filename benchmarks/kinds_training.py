@@ -60,7 +60,7 @@ def joined_clips(folder: Path) -> Path:
     import numpy as np
     import soundfile
 
-    from asrconfig_go._core.defaults import SAMPLING_RATE
+    from asrconfig_go._core.settings import SAMPLING_RATE
     from asrconfig_go.audio import ChangeSpeed
     from asrconfig_go.data.splits import demo_rows
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import asrconfig_go as ac
-from asrconfig_go._core.defaults import ALLOCATOR
+from asrconfig_go._core.settings import ALLOCATOR
 
 MODELS = ("facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-xls-r-1b", "openai/whisper-large-v3")
 ANSWER_AIM_MS = 5.0

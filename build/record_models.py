@@ -18,8 +18,8 @@ from typing import Any
 
 from asrconfig_go._core import native
 from asrconfig_go._core.declared import Precision
-from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go._core.modules import versions
+from asrconfig_go._core.settings import TRACED_MICRO_BATCHES
 from asrconfig_go.predict.memory_settings import MemorySettings
 from asrconfig_go.predict.model_profile import adafactor_bytes, counts_of_module, known_models, on_meta
 from asrconfig_go.predict.recordings import FOLDER, RecordedSettings, Recording

@@ -141,7 +141,7 @@ func choiceModule(name string) string {
 	if slices.ContainsFunc(readDeclared().Choices, func(c choice) bool { return c.Name == name }) {
 		return "_core.declared"
 	}
-	return "_core.choices"
+	return "_core.settings"
 }
 
 func (d *dataclasses) hint(t reflect.Type) string {

@@ -123,12 +123,6 @@ func monitorHistory(m *monitor.Monitor, a historyArgs) (monitor.History, error) 
 	return m.History(a.MaxPoints), nil
 }
 
-// resetMonitorPeaks lets the peaks start again from the newest sample.
-func resetMonitorPeaks(m *monitor.Monitor, _ monitorArgs) (struct{}, error) {
-	m.ResetPeaks()
-	return struct{}{}, nil
-}
-
 // monitorRunLog returns everything seen so far.
 func monitorRunLog(m *monitor.Monitor, _ monitorArgs) (runlog.Log, error) { return m.Log(), nil }
 

@@ -287,7 +287,6 @@ func TestMonitorOverTheTable(t *testing.T) {
 	require.Empty(t, started.GPUs)
 	require.NotEmpty(t, started.GPUError)
 
-	answered[struct{}](t, "monitor.reset_peaks", monitorArgs{Monitor: started.Monitor})
 	history := answered[struct {
 		HostTotalBytes uint64 `json:"host_total_bytes"`
 	}](t, "monitor.history", historyArgs{monitorArgs: monitorArgs{Monitor: started.Monitor}})

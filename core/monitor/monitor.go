@@ -280,24 +280,11 @@ func (m *Monitor) Read(out *Stats) {
 	}
 }
 
-// ResetPeaks makes the newest values the peaks.
-func (m *Monitor) ResetPeaks() {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	m.stats.HostPeak = m.stats.HostUsed
-	for i := range m.stats.GPUCount {
-		m.stats.GPU[i].Peak = m.stats.GPU[i].Used
-	}
-}
-
-// What training can still allocate on a GPU is what the driver has free and what PyTorch's cache
-// holds unused. The cache is known as of the last step, what is free as of the newest sample, and
-// memory moves between the two: a step that takes more from the driver raises both counters of
-// PyTorch, emptying the cache gives memory back that the counters still hold as cache. So memory
-// that became free since the step is taken for memory of the cache: the headroom may be told too
-// small until the next step, by what another process gave back, and never too large.
-
-// headroom is that, in bytes.
+// headroom returns the bytes that training can still allocate: what the driver has free and what
+// PyTorch's cache holds unused. The cache is known as of the last step, what is free as of the newest
+// sample, and emptying the cache in between makes memory free that the counters still show as cache.
+// So memory that became free since the step is taken for memory of the cache. Until the next step the
+// headroom may be too small by what another process freed, but never too large.
 func (g *GPUStats) headroom() uint64 {
 	unused := g.Reserved - min(g.Allocated, g.Reserved)
 	freed := g.Free - min(g.FreeAtStep, g.Free)

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _completion(arguments: argparse.Namespace) -> int:
     from ._core.output import show
-    from ._core.packages import imported
+    from ._core.requirements import imported
 
     shtab = imported("shtab", "completion")
     show(shtab.complete(_parser(), arguments.shell))

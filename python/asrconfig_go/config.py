@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._core.checks import at_least
-from ._core.choices import StartMethod
+from ._core.settings import StartMethod
 from .errors import InvalidArgumentError, LibraryError
 from .plan.plan_record import PlanRecord
 

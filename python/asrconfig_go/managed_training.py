@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ._core.batches import InputUnit
 from ._core.checks import check_keywords
 from ._core.declared import WeightRule
-from ._core.defaults import MAX_RETRIES, SAFETY_MARGIN
 from ._core.modules import check_planned_adapters, lora_rank
 from ._core.records import to_json
+from ._core.settings import MAX_RETRIES, SAFETY_MARGIN
 from .config import TrainingConfig
 from .data.scan_result import DatasetProfile, ScanResult, usable_seconds
 from .data.source import open_source

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._core.checks import check_keywords
-from ._core.choices import DurationUnit
 from ._core.modules import IN_32_BIT, adapter_options, half_weights, half_words
 from ._core.records import to_json
+from ._core.settings import DurationUnit
 from .config import TrainingConfig
 from .data.scan import DurationSettings, ScanSettings, add_durations, scan_audio
 from .data.scan_result import DatasetProfile, usable_seconds

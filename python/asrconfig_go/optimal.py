@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._core.defaults import SAFETY_MARGIN, SAMPLING_RATE, TARGET_BATCH_SIZE
+from ._core.settings import SAFETY_MARGIN, SAMPLING_RATE, TARGET_BATCH_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

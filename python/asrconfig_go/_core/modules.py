@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import InvalidArgumentError, UnsupportedError
 from .checks import check_seed, in_range
-from .packages import need
+from .requirements import need
 
 if TYPE_CHECKING:
     from peft import PeftModel

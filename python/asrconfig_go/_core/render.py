@@ -12,8 +12,8 @@ from ..errors import InvalidArgumentError, LibraryError, NotFoundError
 from . import native
 from .files import save_whole
 from .output import show
-from .packages import imported
 from .records import to_json
+from .requirements import imported
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

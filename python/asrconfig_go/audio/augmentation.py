@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from .._core.checks import checked_list, in_range, listed
-from .._core.defaults import SAMPLING_RATE
-from .._core.packages import imported
+from .._core.requirements import imported
+from .._core.settings import SAMPLING_RATE
 from ..errors import InvalidArgumentError, UnsupportedError
 from .decoding import Array, check_rate, find_resampler, load_audio
 

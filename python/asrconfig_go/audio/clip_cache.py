@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from .._core.checks import at_least
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, kind_of, listed
 from .._core.render import exact, plural
+from .._core.settings import SAMPLING_RATE
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key
 from ..data.scan import scan_audio

@@ -14,8 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import at_least, checked
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import logger
+from .._core.settings import SAMPLING_RATE
 from ..data.label_rules import IGNORED
 from ..data.source import open_source
 from ..errors import InvalidArgumentError, UnsupportedError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.checks import in_range
-from .._core.defaults import SAMPLING_RATE
+from .._core.settings import SAMPLING_RATE
 from ..data.label_rules import limits_of, repeats
 from ..data.segments import Segment, part_of
 from ..errors import InvalidArgumentError

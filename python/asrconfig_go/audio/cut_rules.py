@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from .._core.choices import CutRule
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
+from .._core.settings import SAMPLING_RATE
 from .._core.stored_clip import StoredClip
 from ..data.segments import (
     Segment,
@@ -38,6 +37,8 @@ from ..errors import AsrConfigError, StorageError
 from .ctc_aligner import CTCAligner
 from .decoding import Array, load_audio
 
+CutRule = Literal["timestamps", "alignment", "silence"]
+"""What decides where a clip over the limit is cut."""
 _FRAME_S = 0.02
 _BLOCK_S = 120.0  # audio is decoded in blocks of this length, so that an hour takes no more memory than two minutes
 _SMOOTHED_FRAMES = 5  # a frame's power is the mean over these, so that a stop consonant does not count as a pause

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._core.checks import in_range
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage, read_through, user_path
 from .._core.output import kind_of
+from .._core.settings import SAMPLING_RATE
 from .._core.stored_clip import StoredClip
 from ..data.segments import split_range
 from ..data.source import is_array

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
+from .._core.settings import SAMPLING_RATE
 from ..errors import InvalidArgumentError
 from .augmentation import Augmentation, augmented
 from .clip_cache import Load, sample_rate_of

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from .._core.checks import in_range
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import cache_folder, read_object, user_path, write_whole
 from .._core.modules import versions
 from .._core.output import first_of, shortened
 from .._core.records import from_json, to_json
+from .._core.settings import SAMPLING_RATE
 from ..data.scan_result import DatasetProfile
 from ..data.source import Source, open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError, NotFoundError

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
 from .._core.output import kind_of
-from .._core.packages import need
+from .._core.requirements import need
+from .._core.settings import SAMPLING_RATE
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_key
 from ..data.scan import scan_audio

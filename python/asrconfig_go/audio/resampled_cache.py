@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from .._core.checks import at_least
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path, write_whole
 from .._core.render import exact
+from .._core.settings import SAMPLING_RATE
 from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .clip_cache import ClipCache, Key, Load, name_of_load
 from .decoding import Array, check_rate, load_audio

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core.checks import check_seed, checked, in_range
-from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import read_object
 from .._core.modules import versions
 from .._core.out_of_memory import first_line
 from .._core.output import kind_of, with_article
-from .._core.packages import imported, need
+from .._core.requirements import imported, need
+from .._core.settings import TARGET_BATCH_SIZE
 from ..audio.collators import readable
 from ..config import TrainingConfig
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError

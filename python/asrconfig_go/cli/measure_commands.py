@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
-from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import save_whole
 from .._core.output import show, show_json, write
-from .._core.packages import imported
+from .._core.requirements import imported
+from .._core.settings import TARGET_BATCH_SIZE
 from ..benchmark.measurements import ENOUGH_ROUNDS
 from ..errors import InvalidArgumentError, NotFoundError
 from ..predict.hardware import kernel_profile, store_kernel_table, stored_kernel_tables

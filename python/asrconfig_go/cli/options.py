@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from .._core import declared
-from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
 from .._core.render import NARROWEST, TERMINAL, WIDTH, Shown
+from .._core.settings import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from ..errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:

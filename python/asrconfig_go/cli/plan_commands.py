@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core import choices, declared, defaults
+from .._core import declared, settings
 from .._core.output import show, write
 from .._core.records import to_json
 from ..errors import InvalidArgumentError
@@ -121,20 +121,20 @@ def add_memory(commands: Commands) -> None:
     add("--batch", type=int, help="micro-batch: clips in one forward pass (default: a table of batches and lengths)")
     add("--seconds", type=float, help="longest clip of the batch, in seconds (of the table: 30)")
     add("--labels", type=int, help="longest text of the batch, in tokens (default: usual for --seconds)")
-    add_choice(memory, "--precision", declared.Precision, defaults.PRECISION)
+    add_choice(memory, "--precision", declared.Precision, settings.PRECISION)
     toggle = argparse.BooleanOptionalAction
     add("--checkpointing", dest="gradient_checkpointing", action=toggle, default=False,
         help="with gradient checkpointing")  # fmt: skip
     add("--every-n-layers", type=int, default=1, help="checkpoint each n-th layer alone")
     add("--offload-checkpoints", action="store_true", help="keep checkpoints in pinned host memory")
-    add_choice(memory, "--optimizer", declared.Optimizer, defaults.OPTIMIZER, "the Trainer's name")
-    add("--accumulation", type=int, default=defaults.ACCUMULATION, help="micro-batches of a step (default %(default)s)")
+    add_choice(memory, "--optimizer", declared.Optimizer, settings.OPTIMIZER, "the Trainer's name")
+    add("--accumulation", type=int, default=settings.ACCUMULATION, help="micro-batches of a step (default %(default)s)")
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     add_lora_option(memory)
     add("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
     add("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
-    add_choice(memory, "--estimator", choices.Estimator, "auto")
-    add("--allocator", default=defaults.ALLOCATOR, metavar="CONF",
+    add_choice(memory, "--estimator", settings.Estimator, "auto")
+    add("--allocator", default=settings.ALLOCATOR, metavar="CONF",
         help="text of PYTORCH_CUDA_ALLOC_CONF (default %(default)s, the plans'; '' for PyTorch's own)")  # fmt: skip
     add("--no-cache", dest="cache", action="store_false", help="record again, and cache nothing")
     add_output_options(memory)
@@ -195,7 +195,7 @@ def add_compare(commands: Commands) -> None:
         dest="mean_s",
         type=float,
         metavar="SECONDS",
-        help=f"of a clip on average (default {defaults.MEAN_S:g})",
+        help=f"of a clip on average (default {settings.MEAN_S:g})",
     )
     add(
         "--max-seconds",
@@ -205,12 +205,12 @@ def add_compare(commands: Commands) -> None:
         help="of the longest clip (default 3 times the mean)",
     )
     add("--texts", type=int, help="number of texts, instead of --data, for a model of text")
-    add("--max-tokens", type=int, metavar="TOKENS", help=f"of the longest text (default {defaults.TOKENS})")
+    add("--max-tokens", type=int, metavar="TOKENS", help=f"of the longest text (default {settings.TOKENS})")
     add("--mean-tokens", type=int, metavar="TOKENS", help="of a text on average (default: all are as long)")
     add("--price", dest="prices", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
-    add("--epochs", type=float, default=defaults.EPOCHS, help="default %(default)s")
+    add("--epochs", type=float, default=settings.EPOCHS, help="default %(default)s")
     add_training_options(compare)
-    add("--workers", type=int, help=f"workers of the loader for each GPU (default {defaults.LOADER_WORKERS})")
+    add("--workers", type=int, help=f"workers of the loader for each GPU (default {settings.LOADER_WORKERS})")
     add(
         "--by-hand",
         action="store_true",
@@ -237,11 +237,11 @@ def _by_hand(arguments: argparse.Namespace) -> Any:
     if arguments.model is not None:
         return HandComparison(_comparison(arguments).by_hand)
     options = passed_on(arguments, "model", "by_hand", "prices")
-    settings = {name: options.pop(name) for name in CompareSettings.__annotations__ if name in options}
+    compared = {name: options.pop(name) for name in CompareSettings.__annotations__ if name in options}
     own = [name for name, value in options.items() if value not in (None, False)]
     if own:
         raise InvalidArgumentError(f"--by-hand with {own[0]} and no model", "pass --model, or --by-hand alone")
-    return published_scenarios(prices=_prices(arguments.prices), **settings)
+    return published_scenarios(prices=_prices(arguments.prices), **compared)
 
 
 def _comparison(arguments: argparse.Namespace) -> Any:
@@ -307,7 +307,7 @@ def add_launch(commands: Commands) -> None:
     add(
         "--max-restarts",
         type=int,
-        default=defaults.MAX_RETRIES,
+        default=settings.MAX_RETRIES,
         help="after a process has failed (default %(default)s)",
     )
     add("--layers", help="class names of the model's layers, for fsdp: A,B")

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from .._core.choices import Cluster
 from .._core.output import show, show_json
 from .._core.records import to_json
+from .._core.settings import Cluster
 from ..errors import InvalidArgumentError
 from .options import DATA, add_output_options, add_quiet, command_line, passed_on, show_result, with_progress
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
+from .._core.settings import SAMPLING_RATE
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import shortened
 from .._core.render import plural
+from .._core.settings import SAMPLING_RATE
 from .label_rules import IGNORED, LabelRules, Limits
 from .source import open_source
 from .table_sources import stored_column

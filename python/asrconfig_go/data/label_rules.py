@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
+from .._core.settings import SAMPLING_RATE
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..trace.model import Model
 

@@ -11,10 +11,9 @@ from typing import Any, TypedDict
 
 from .._core import native
 from .._core.checks import checked, plain
-from .._core.choices import Cluster, DurationUnit
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import Advance, ProgressBar, kind_of
 from .._core.records import from_json
+from .._core.settings import SAMPLING_RATE, Cluster, DurationUnit
 from ..errors import InvalidArgumentError
 from .scan_inputs import SourceReader
 from .scan_jobs import read_parts, scan_cache, scan_job, wait

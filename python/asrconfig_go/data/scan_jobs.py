@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from .._core import native
-from .._core.choices import Cluster
 from .._core.files import cache_folder
 from .._core.output import Advance
-from .._core.packages import imported
+from .._core.requirements import imported
+from .._core.settings import Cluster
 from ..errors import AsrConfigError, NotFoundError, UnsupportedError
 from .scan_result import PAGE
 from .scan_rows import Piece, ScanInput

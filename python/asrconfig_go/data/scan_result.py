@@ -14,9 +14,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, overload
 
 from .._core.batches import InputUnit
-from .._core.defaults import SAMPLING_RATE
 from .._core.records import to_json
 from .._core.render import Shown, plot
+from .._core.settings import SAMPLING_RATE
 from ..errors import EmptyDatasetError
 from .data_records import DatasetRecord
 

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .._core.batches import INPUTS, TOKENS_PER_SECOND, InputUnit
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import kind_of, listed
+from .._core.settings import SAMPLING_RATE
 from .._core.stored_clip import StoredClip
 from ..errors import InvalidArgumentError
 from ..trace.model import Model

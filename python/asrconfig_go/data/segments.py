@@ -17,9 +17,9 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage
 from .._core.output import listed
+from .._core.settings import SAMPLING_RATE
 from .._core.stored_clip import StoredClip
 from ..errors import CorruptFileError, InvalidArgumentError
 from .source import is_array

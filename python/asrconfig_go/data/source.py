@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._core.output import kind_of
-from .._core.packages import imported
+from .._core.requirements import imported
 from ..errors import InvalidArgumentError
 from .scan_result import DatasetProfile, ScanResult
 

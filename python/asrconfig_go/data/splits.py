@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage, user_path, utf8
-from .._core.hub import from_hub
 from .._core.output import kind_of, listed, shortened
 from .._core.render import plural
+from .._core.requirements import from_hub
+from .._core.settings import SAMPLING_RATE
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
 from .data_records import ManifestRow

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.files import from_storage
 from .._core.output import listed
-from .._core.packages import imported
+from .._core.requirements import imported
 from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError
 from .columns import arrow_request, audio_column, axes_of_type, is_audio, text, text_column, texts_of
 from .scan_rows import Piece, PreparedRows, ScanInput, Text, input_column, stored_piece

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from .._core.batches import UnsplittableBatchError, clip_lengths
-from .._core.choices import BadClipPolicy
 from .._core.out_of_memory import add_note, clear_frames, first_line
 from .._core.output import logger
+from .._core.settings import BadClipPolicy
 from ..errors import AsrConfigError, InfeasiblePlanError
 from .clip_findings import ClipAlone, ClipMeasurement, broken, probes
 from .engine import Engine

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.batches import batch_size, clip_lengths, copied, extent, input_name, split, spoken_lengths, time_axis
-from .._core.choices import TooLong
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.output import logger
 from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import plural
+from .._core.settings import TooLong
 from .._core.stored_clip import StoredClip
 from ..data.columns import audio_columns, text_columns, usual_columns
 from ..data.label_faults import faults

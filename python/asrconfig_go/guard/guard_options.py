@@ -11,8 +11,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.checks import check_seconds, checked
-from .._core.choices import BadClipPolicy, OomSnapshot, TooLong
 from .._core.declared import WeightRule
+from .._core.settings import BadClipPolicy, OomSnapshot, TooLong
 from .._core.training_session import cannot_retry, sharded
 from ..errors import InvalidArgumentError
 from .loop import Split

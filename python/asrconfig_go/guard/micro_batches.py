@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.batches import Extent
 from .._core.declared import OVERHEAD_S
-from .._core.defaults import TRACED_MICRO_BATCHES
 from .._core.out_of_memory import add_note, classify, first_line, free_memory, remove_traceback
 from .._core.output import logger
+from .._core.settings import TRACED_MICRO_BATCHES
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from ..predict.length_table import GRID_S
 from ..predict.shape_traces import by_formulas

@@ -20,11 +20,11 @@ import torch
 from torch.nn.modules import module as hooks
 
 from .._core import native
-from .._core.choices import OomSnapshot
 from .._core.files import write_whole
 from .._core.out_of_memory import is_gpu_oom
 from .._core.output import logger
 from .._core.render import plural
+from .._core.settings import OomSnapshot
 from ..errors import AsrConfigError
 from ..predict.snapshot import PROTOCOL, SUFFIX, modules_around
 from .training_report import PREFIX

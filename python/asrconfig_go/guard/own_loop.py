@@ -12,11 +12,11 @@ import torch
 
 from .._core.batches import batch_size, entries
 from .._core.checks import checked
-from .._core.choices import BadClipPolicy, TooLong
 from .._core.files import user_path
 from .._core.out_of_memory import clear_frames, is_gpu_oom
 from .._core.output import first_of
 from .._core.random_state import rng_state, set_rng_state
+from .._core.settings import BadClipPolicy, TooLong
 from ..errors import AsrConfigError, InvalidArgumentError
 from .bad_clips import BadClips, Guarded
 from .engine import Engine

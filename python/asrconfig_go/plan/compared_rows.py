@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .._core.batches import TOKENS_PER_SECOND
 from .._core.checks import checked
 from .._core.declared import RowKind
-from .._core.defaults import MEAN_S, TOKENS
 from .._core.records import to_json
+from .._core.settings import MEAN_S, TOKENS
 from ..data.scan_rows import examples_of
 from ..data.source import open_source
 from ..errors import InvalidArgumentError

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from .._core import native
 from .._core.checks import check_keywords, checked
 from .._core.declared import LengthHandling, Optimizer, Precision
-from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.files import read_json
 from .._core.modules import can_offload_checkpoints, has_any_depth
 from .._core.records import from_json, to_json
 from .._core.render import Shown
+from .._core.settings import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from ..errors import InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
 from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile

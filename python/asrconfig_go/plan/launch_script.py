@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from .._core.declared import Strategy
-from .._core.defaults import MAX_RETRIES
 from .._core.files import user_path, write_whole
+from .._core.settings import MAX_RETRIES
 from ..errors import InvalidArgumentError, NotFoundError
 from .cluster_files import ClusterJob, as_json, as_yaml, pytorch_job, ray_script, skypilot_task, slurm_script
 from .launch_arguments import SHARDED, accelerate_config, deepspeed_config, for_strategy, fsdp_units

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.declared import Precision
-from .._core.defaults import SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from .._core.modules import bare
 from .._core.records import to_json
 from .._core.render import Shown, gib
+from .._core.settings import SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, NotFoundError
 from ..predict.hardware import HardwareProfile, check_margin
 from ..predict.memory_model import MemoryModel

@@ -20,9 +20,9 @@ from .._core.declared import (
     Preset,
     WeightRule,
 )
-from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.modules import can_offload_checkpoints, has_any_depth
 from .._core.records import json_fields
+from .._core.settings import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from ..predict.hardware import check_margin, read_kernel_profile
 from .plan_record import PlanRecord
 

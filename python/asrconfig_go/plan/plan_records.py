@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._core.choices import AttnImplementation
 from .._core.declared import (
     LengthHandling,
     LRScaling,
@@ -17,6 +16,7 @@ from .._core.declared import (
     RowKind,
     Strategy,
 )
+from .._core.settings import AttnImplementation
 from ..predict.model_profile import ModelProfile
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.batches import InputUnit
 from .._core.declared import Precision
-from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.files import cache_folder, fingerprint
 from .._core.records import to_json
+from .._core.settings import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from ..errors import AsrConfigError, UnsupportedError
 from ..predict.hardware import HardwareProfile, free_shared_memory, known_kernel_profiles
 from ..predict.memory_model import MemoryModel

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from .._core import native
 from .._core.checks import checked, listed
 from .._core.declared import Precision
-from .._core.defaults import TRACED_MICRO_BATCHES
 from .._core.files import read_json
 from .._core.modules import installed_version, lora_rank as rank_of
 from .._core.records import from_json
+from .._core.settings import TRACED_MICRO_BATCHES
 from ..errors import AsrConfigError
 from ..predict.hardware import HardwareProfile, known_kernel_profiles
 from ..predict.memory_model import open_model

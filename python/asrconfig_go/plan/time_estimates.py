@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.checks import check_keywords, check_seconds, checked, checked_list
 from .._core.declared import Optimizer, Precision
-from .._core.defaults import ACCUMULATION, OPTIMIZER, TRACED_MICRO_BATCHES
 from .._core.records import from_json, to_json
+from .._core.settings import ACCUMULATION, OPTIMIZER, TRACED_MICRO_BATCHES
 from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile
 from ..predict.memory_model import MemoryModel, open_model
 from ..predict.memory_settings import MAX_ACCUMULATION, MAX_BATCH, MemorySettings, positive

@@ -14,10 +14,10 @@ from typing import Any
 
 from .._core import native
 from .._core.declared import MARGIN_RANGE
-from .._core.defaults import SAFETY_MARGIN
 from .._core.files import cache_folder, read_object, write_whole
 from .._core.records import from_json
 from .._core.render import Shown
+from .._core.settings import SAFETY_MARGIN
 from ..errors import AsrConfigError, InvalidArgumentError
 from .predict_records import HardwareRecord
 

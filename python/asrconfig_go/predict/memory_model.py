@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.choices import Checkpointing
 from .._core.declared import Optimizer, Precision
-from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._core.files import fingerprint, user_path
 from .._core.records import from_json
+from .._core.settings import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE, Checkpointing
 from ..errors import InvalidArgumentError
 from ..trace.model import Model, can_trace
 from . import run_memory

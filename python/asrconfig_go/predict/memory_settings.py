@@ -13,12 +13,11 @@ from pathlib import Path
 
 from .._core import native
 from .._core.checks import check_seconds, checked, in_range
-from .._core.choices import Checkpointing
 from .._core.declared import WORDS, Precision, RowKind
-from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._core.files import cache_folder, fingerprint, read_object, write_whole
 from .._core.modules import installed_version
 from .._core.records import from_json, to_json
+from .._core.settings import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, Checkpointing
 from ..errors import AsrConfigError, InvalidArgumentError
 from .hardware import HardwareProfile
 from .predict_records import GPU

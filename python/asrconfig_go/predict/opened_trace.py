@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._core import native
-from .._core.defaults import SAMPLING_RATE
+from .._core.settings import SAMPLING_RATE
 from ..errors import InvalidArgumentError
 from ..trace.input_lengths import FACTS, InputLengths
 from .memory_settings import MAX_BATCH, Calibration, MemorySettings, Shape, Target, find_calibration, positive

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.checks import checked, one_of
-from .._core.choices import Checkpointing, Estimator
 from .._core.declared import Optimizer, Precision, RowKind
-from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._core.records import to_json
 from .._core.render import Record, Shown, gib
+from .._core.settings import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE, Checkpointing, Estimator
 from ..errors import AsrConfigError, UnsupportedError
 from .estimate import MemoryEstimate
 from .memory_model import MemoryModel, open_model

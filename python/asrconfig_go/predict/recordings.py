@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._core import native
 from .._core.checks import checked
-from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
 from .._core.modules import VERSIONED, versions
 from .._core.output import ProgressBar, kind_of
+from .._core.settings import OPTIMIZER, SAMPLING_RATE
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..trace.model import Model, can_trace
 from .memory_settings import MemorySettings

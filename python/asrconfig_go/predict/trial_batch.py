@@ -12,9 +12,9 @@ import torch
 
 from .._core.checks import checked
 from .._core.declared import Precision
-from .._core.defaults import OPTIMIZER
 from .._core.modules import checkpointing_method, checkpoints, task_classes
 from .._core.padding import padded_for_masks
+from .._core.settings import OPTIMIZER
 from .._core.training_session import single_process
 from ..errors import InvalidArgumentError
 from ..trace.event_log import TraceError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.batches import FRAMES_PER_SECOND, batch_size, like, pick, time_axis
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import kind_of, logger
 from .._core.render import box, exact, parameter_count, plural
+from .._core.settings import SAMPLING_RATE
 from .._core.training_session import override
 from ..errors import InvalidArgumentError
 from ..trace.made_up_batches import known_batches

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.modules import bare
 from .._core.output import shortened
 from .._core.render import box, plural
+from .._core.settings import TARGET_BATCH_SIZE
 from ..config import TrainingConfig
 from ..errors import InvalidArgumentError
 from ..guard.training_report import TrainingReport

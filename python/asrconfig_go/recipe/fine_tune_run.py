@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path, utf8
 from .._core.modules import add_lora, bare, lora_rank
 from .._core.output import quiet, show
 from .._core.render import say
+from .._core.settings import SAMPLING_RATE
 from ..audio.collators import extractor_of
 from ..audio.processor_batches import CollatorSettings, asked_language
 from ..config import TrainingConfig

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.files import save_whole
-from .._core.hub import TOKEN, explained, offline, without_retries
 from .._core.output import first_process
-from .._core.packages import need
+from .._core.requirements import TOKEN, explained, need, offline, without_retries
 from ..config import TrainingConfig
 from ..errors import AsrConfigError, NotFoundError
 from ..plan.argument_names import check_settings

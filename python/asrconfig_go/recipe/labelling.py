@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import SAMPLING_RATE
-from .._core.hub import OFFLINE, from_hub
 from .._core.modules import bare, speech_kind
 from .._core.render import plural
+from .._core.requirements import OFFLINE, from_hub
+from .._core.settings import SAMPLING_RATE
 from ..audio.collators import text_ids
 from ..audio.ctc_aligner import CTCAligner
 from ..audio.cut_rules import CutSettings

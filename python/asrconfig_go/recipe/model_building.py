@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import check_seed
-from .._core.hub import OFFLINE, from_hub
 from .._core.modules import bare, class_for
-from .._core.packages import need
+from .._core.requirements import OFFLINE, from_hub, need
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace.tiny_models import TINY, TINY_WAV2VEC2
 from .processors import TINY_CTC, by_characters, config_of, family, tiny_model

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import SAMPLING_RATE
-from .._core.hub import OFFLINE, from_hub, offline, without_retries
 from .._core.modules import SpeechKind, class_for, speech_kind
 from .._core.output import with_article
-from .._core.packages import need
+from .._core.requirements import OFFLINE, from_hub, need, offline, without_retries
+from .._core.settings import SAMPLING_RATE
 from ..errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model
 from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY

@@ -11,8 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from .._core.declared import WORDS
-from .._core.defaults import SAMPLING_RATE
 from .._core.render import box, plural, visible
+from .._core.settings import SAMPLING_RATE
 from ..errors import EmptyDatasetError
 
 if TYPE_CHECKING:

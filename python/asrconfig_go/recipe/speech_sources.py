@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.checks import check_seed, in_range
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed, shortened
-from .._core.packages import need
 from .._core.render import plural
+from .._core.requirements import need
+from .._core.settings import SAMPLING_RATE
 from ..audio.clip_cache import usable_cores
 from ..audio.decoding import is_silent, load_clip
 from ..data.columns import find_column

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._core.batches import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
-from .._core.defaults import SAMPLING_RATE
+from .._core.settings import SAMPLING_RATE
 from ._arena import SMALL
 from .collated_rows import Axis, CollatedRows, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, unit_noun
 from .made_up_batches import Point, SpeechBatches, known_batches, positions

@@ -19,10 +19,10 @@ from torch.utils import _pytree as pytree
 
 from .._core import native
 from .._core.batches import INPUTS
-from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
 from .._core.output import kind_of
 from .._core.random_state import cpu_generators_kept, seed_cpu
+from .._core.settings import SAMPLING_RATE
 from ..errors import AsrConfigError, InvalidArgumentError
 
 if TYPE_CHECKING:

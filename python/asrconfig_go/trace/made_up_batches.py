@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 
 from .._core.batches import TOKENS_PER_SECOND
 from .._core.declared import RowKind
-from .._core.defaults import SAMPLING_RATE
 from .._core.random_state import cpu_generators_kept, seed_cpu
+from .._core.settings import SAMPLING_RATE
 from ..errors import InvalidArgumentError
 from ._arena import SMALL
 from .input_lengths import FACTS, InputLengths

@@ -16,9 +16,9 @@ from .._core import native
 from .._core.batches import audio_name
 from .._core.declared import RowKind
 from .._core.files import config_values, fingerprint, read_object, user_path
-from .._core.hub import from_hub
 from .._core.modules import bare, task_classes
 from .._core.output import kind_of, shortened
+from .._core.requirements import from_hub
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .model_structure import shaping, structure_of
 from .tiny_models import TINY

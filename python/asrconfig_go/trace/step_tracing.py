@@ -15,11 +15,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .._core.batches import audio_name
-from .._core.choices import Checkpointing
 from .._core.declared import Optimizer, Precision
-from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.modules import add_lora, bare
 from .._core.output import kind_of
+from .._core.settings import OPTIMIZER, SAMPLING_RATE, Checkpointing
 from ..errors import AsrConfigError, InvalidArgumentError
 from ._arena import imaginary_copy
 from .event_log import CheckpointError, NoLossError, RefusedBatchError, Trace, TraceError

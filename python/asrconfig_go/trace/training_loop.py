@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .._core.checks import checked
-from .._core.choices import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.modules import (
     bare,
@@ -23,6 +22,7 @@ from .._core.modules import (
     trainer_stops_caching,
 )
 from .._core.output import kind_of
+from .._core.settings import Checkpointing
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers
 from ._autograd import refused

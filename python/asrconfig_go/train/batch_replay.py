@@ -20,13 +20,12 @@ from ..errors import InvalidArgumentError
 from ..guard.clip_findings import broken
 from ..guard.saved_batch import SavedBatch, read_batch
 from ..guard.training_report import BadClip
-from .replay_model import FIRST_WEIGHTS, load_model
-from .replay_runs import BatchRunner, Replayed, standing_out
+from .replay_runs import FIRST_WEIGHTS, BatchRunner, Replayed, load_model, standing_out
 
 if TYPE_CHECKING:
     from ..guard.loop import Batch
     from ..guard.own_loop import LossFunction
-    from .replay_model import Weights
+    from .replay_runs import Weights
 
 _PASS_LOSS = "from Python: asrconfig_go.train.replay_batch(folder, model=model, loss_fn=loss_fn)"  # hint of an error
 _MORE_EXACT: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import add_note, classify, clear_frames, first_line, free_memory
 from .._core.output import listed, logger
+from .._core.settings import MAX_RETRIES
 from .._core.training_session import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, StorageError
 from ..guard.micro_batches import Retries

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from torch.utils.data import IterableDataset
 
 from .._core.checks import check_seed, checked
-from .._core.choices import StreamMode
 from .._core.output import logger
 from ..data.columns import audio_column
 from ..data.scan import clip_seconds
@@ -30,6 +29,8 @@ from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
 if TYPE_CHECKING:
     import torch
 
+StreamMode = Literal["random", "bucketed"]
+"""How a stream makes the steps of a window: of any clips, or each of clips of similar length."""
 _HASHED = 64  # numbers of a list that tell a row from another
 _NUMBER_BYTES = 32  # of a Python float in a list
 WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28

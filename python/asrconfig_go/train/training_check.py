@@ -16,8 +16,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
+from .._core.settings import SAMPLING_RATE
 from ..data.label_faults import LabelTally, Mismatch, label_column, model_findings, shown, tally_labels
 from ..data.label_rules import LabelRules, processor_of, rules_of
 from ..data.source import open_source

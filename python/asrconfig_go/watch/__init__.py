@@ -5,7 +5,7 @@ from .._core import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "alerts": ("AlertReporter", "lightning_callback"),
+        "alerts": ("AlertReporter",),
         "callback": ("AdaptiveMemoryCallback",),
         "live_readings": ("MetricsServer",),
         "memory_monitor": ("MemoryMonitor",),
@@ -14,5 +14,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "run_report": ("RunComparison", "RunReport", "compare_runs", "report"),
         "telemetry": ("GPUMemory", "MemorySnapshot"),
         "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
+        "watch_setup": ("lightning_callback",),
     },
 )

@@ -1,6 +1,6 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .alerts import AlertReporter as AlertReporter, lightning_callback as lightning_callback
+from .alerts import AlertReporter as AlertReporter
 from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
 from .live_readings import MetricsServer as MetricsServer
 from .memory_monitor import MemoryMonitor as MemoryMonitor
@@ -14,3 +14,4 @@ from .run_report import (
 )
 from .telemetry import GPUMemory as GPUMemory, MemorySnapshot as MemorySnapshot
 from .watch_records import Finding as Finding, GPUHistory as GPUHistory, MemoryHistory as MemoryHistory
+from .watch_setup import lightning_callback as lightning_callback

@@ -1,16 +1,14 @@
-"""What is logged of a training: a monitor's alerts, for loops of your own and Lightning's, too, and failures."""
+"""What is logged of a training: a monitor's alerts, for loops of your own, too, and failures."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .._core.output import logger
-from ..errors import UnsupportedError
 
 if TYPE_CHECKING:
     from .memory_monitor import MemoryMonitor
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 _BY_MANAGER = "in place of trainer.train(): manager.train(trainer)"
 _BY_FUNCTION = "before trainer.train(): from asrconfig_go.guard import attach; attach(trainer)"
 
@@ -103,64 +100,3 @@ class AlertReporter:
             return 0
         self._changes = changes
         return say_messages(self._monitor.check())
-
-
-class _Trainer(Protocol):
-    global_step: int
-
-
-def lightning_callback(monitor: MemoryMonitor) -> Any:
-    """Make a callback that reports the steps, evaluations and checkpoints of a Lightning Trainer to a monitor.
-
-    What the monitor warns of is logged. A step is an optimizer step, with all batches that it accumulates.
-
-    Args:
-        monitor: The monitor. The callback does not stop it: stop it when the training is over, best by
-            ``with MemoryMonitor() as monitor:``.
-
-    Returns:
-        The callback for ``lightning.pytorch.Trainer`` (or that of ``pytorch_lightning``).
-
-    Raises:
-        UnsupportedError: Lightning is not installed.
-    """
-
-    class Watching(_base()):  # type: ignore[misc]
-        """Reports to the monitor; a failure is logged once and then skipped."""
-
-        def __init__(self) -> None:
-            self._call, self._alerts = BestEffort("memory is not watched"), AlertReporter(monitor)
-            self._last = 0
-
-        def on_fit_start(self, trainer: _Trainer, pl_module: object) -> None:
-            self._last = trainer.global_step
-            self._call(monitor.event, "training", f"training begins after step {trainer.global_step}")
-
-        def on_train_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
-            if trainer.global_step != self._last:
-                self._last = trainer.global_step
-                self._call(monitor.step, trainer.global_step)
-                self._call(self._alerts.say)
-
-        def on_validation_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
-            self._call(lambda: monitor.step(kind="evaluation"))
-            self._call(self._alerts.say)
-
-        on_test_batch_end = on_predict_batch_end = on_validation_batch_end
-
-        def on_save_checkpoint(self, trainer: _Trainer, *_: object, **__: object) -> None:
-            self._call(lambda: monitor.step(kind="checkpoint"))
-
-        def on_fit_end(self, trainer: _Trainer, pl_module: object) -> None:
-            self._call(monitor.event, "training", f"training ends after step {trainer.global_step}")
-
-    return Watching()
-
-
-def _base() -> Any:
-    for name in _LIGHTNING:
-        try:
-            return importlib.import_module(name).Callback
-        except ImportError:
-            continue
-    raise UnsupportedError("Lightning is not installed", "pip install lightning")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from .._core import native
 from .._core.checks import in_range
-from .._core.packages import imported
 from .._core.records import to_json
 from .._core.render import NARROWEST, WIDEST, WIDTH, Record, text, visible
+from .._core.requirements import imported
 from ..errors import AsrConfigError, InvalidArgumentError
 from .memory_monitor import MemoryMonitor
 from .telemetry import MemorySnapshot

@@ -13,9 +13,9 @@ from .._core import native
 from .._core._layout import NO_MONITOR, STEP_KINDS, GPUStats, Stats, Step
 from .._core.checks import checked
 from .._core.declared import StepKind
-from .._core.defaults import INTERVAL_MS
 from .._core.files import user_path
 from .._core.records import from_json
+from .._core.settings import INTERVAL_MS
 from ..errors import AsrConfigError, ForkedProcessError, LibraryError
 from .telemetry import Counters, GPUMemory, MemorySnapshot, RunLog, TorchCounters
 from .watch_records import Activity, Alert, MemoryCheck, MemoryHistory
@@ -285,14 +285,6 @@ class MemoryMonitor:
         return from_json(
             MemoryHistory, self._call("monitor.history", max_points=checked("max_points", max_points, int))
         )
-
-    def reset_peaks(self) -> None:
-        """Reset the peaks, which then count from the newest sample. Not after the stop.
-
-        Raises:
-            AsrConfigError: The monitor was stopped, or is a copy.
-        """
-        self._call("monitor.reset_peaks")
 
     def stop(self) -> None:
         """Stop sampling. Stopping twice is harmless."""

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 from .._core import native
-from .._core.choices import ExportFormat
 from .._core.files import read_object, save_whole, user_path
 from .._core.records import to_json
 from .._core.render import Record
@@ -33,6 +32,8 @@ Logged = dict[str, float | None]
 
 Run: TypeAlias = "MemoryMonitor | RunLog | str | os.PathLike[str]"
 """What a report takes: a monitor, its run log, the folder of a training, or a monitor's file."""
+ExportFormat = Literal["csv", "jsonl", "chrome"]
+"""The formats of an exported run log; ``"chrome"`` is the trace format of Chrome and Perfetto."""
 FILE_NAME = "asrconfig_monitor"
 _ASIDE = "remove it, or report without it"
 _WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"

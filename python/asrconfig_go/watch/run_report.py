@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .._core import native
 from .._core.checks import checked
-from .._core.choices import ReportAxis
 from .._core.output import first_of
 from .._core.records import from_json, json_fields
 from .._core.render import Headlined, Record, plot_all, render, save_text
@@ -50,6 +49,8 @@ class Outcome:
 T = TypeVar("T")
 
 
+ReportAxis = Literal["time", "steps"]
+"""The horizontal axis of a report's charts."""
 _VERSION = 1  # of its JSON
 _RANKS = 64  # whose peaks are listed
 

@@ -31,7 +31,7 @@ class GPUMemory:
         total: The memory of the GPU.
         used: The memory in use, of all processes and with PyTorch's cache.
         free: The memory that the driver has free.
-        peak: The highest use since the monitor began, or since ``reset_peaks``.
+        peak: The highest use since the monitor began.
         allocated: The memory of PyTorch's tensors at the last step; None where this process has reported no step.
         reserved: PyTorch's cache at the last step, with the tensors in it; None likewise.
         headroom: What training can still allocate, unused cache included.
@@ -61,7 +61,7 @@ class MemorySnapshot:
         errors: The number of failed readings since the start.
         host_total: The host memory, within the limit of a container.
         host_used: The host memory in use.
-        host_peak: The highest use of host memory since the start, or since ``reset_peaks``.
+        host_peak: The highest use of host memory since the start.
         gpus: The memory of each GPU.
     """
 

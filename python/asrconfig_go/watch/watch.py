@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from .._core.checks import at_least, checked
 from .._core.declared import StepKind
-from .._core.defaults import INTERVAL_MS
+from .._core.settings import INTERVAL_MS
 from ..errors import InvalidArgumentError
 from .alerts import BestEffort, say, say_messages
 from .watch_records import MemoryCheck

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go
-from asrconfig_go._core import choices, declared, defaults, native
+from asrconfig_go._core import declared, native, settings
 from asrconfig_go._core.checks import checked
 from asrconfig_go._core.records import to_json
 from asrconfig_go.audio.loader_rate import LoaderSettings, measure_loader
@@ -31,7 +31,7 @@ WORK: dict[str, Any] = {
 }
 TRACED: dict[str, Any] = {
     "precision": "fp16", "gradient_checkpointing": False, "every_n_layers": 1, "offload_checkpoints": False,
-    "optimizer": defaults.OPTIMIZER, "budget_bytes": 13_690_208_256, "memory": [{"seconds": 9.0, "batch": 48}],
+    "optimizer": settings.OPTIMIZER, "budget_bytes": 13_690_208_256, "memory": [{"seconds": 9.0, "batch": 48}],
     "peaks": [{"batch": 48, "bytes": 1 << 33}],
     "work": [{"batch": batch, "seconds": seconds, **WORK} for batch, seconds in ((1, 0.5), (8, 5.0), (1, 10.0))],
 }  # fmt: skip
@@ -43,17 +43,17 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 STEP: dict[str, tuple[Any, Any]] = {
-    "optimizer": (defaults.OPTIMIZER, "sgd"),
-    "accumulation": (defaults.ACCUMULATION, 2),
+    "optimizer": (settings.OPTIMIZER, "sgd"),
+    "accumulation": (settings.ACCUMULATION, 2),
 }
 SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     "timing.step": STEP,
     "timing.run": STEP,
     "timing.compare": {
-        "target_batch_size": (defaults.TARGET_BATCH_SIZE, 48),
-        "num_train_epochs": (defaults.EPOCHS, 4.0),
-        "safety_margin": (defaults.SAFETY_MARGIN, 0.7),
-        "workers": (defaults.LOADER_WORKERS, 2),
+        "target_batch_size": (settings.TARGET_BATCH_SIZE, 48),
+        "num_train_epochs": (settings.EPOCHS, 4.0),
+        "safety_margin": (settings.SAFETY_MARGIN, 0.7),
+        "workers": (settings.LOADER_WORKERS, 2),
     },
 }
 
@@ -69,13 +69,13 @@ def test_defaults_are_the_library_s(op: str) -> None:
         assert native.call(op, {**request, name: other}) != left_out, name
 
 
-@pytest.mark.parametrize("hint", [declared.Precision, declared.Precision | None, bool | choices.Checkpointing])
+@pytest.mark.parametrize("hint", [declared.Precision, declared.Precision | None, bool | settings.Checkpointing])
 def test_a_value_outside_its_set_is_refused(hint: Any) -> None:
     for wrong in ("fp8", "", 3, ["fp16"], 1.0):
         with pytest.raises(InvalidArgumentError, match="is not one of"):
             checked("option", wrong, hint)
     assert checked("option", "fp16", declared.Precision) == "fp16"
-    assert checked("option", True, bool | choices.Checkpointing) is True
+    assert checked("option", True, bool | settings.Checkpointing) is True
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def assert_same(keywords: type, function: Any, explicit: set[str]) -> None:
 
 
 def test_shared_defaults_are_declared_once() -> None:
-    """A figure of ``_core/defaults.py`` stands nowhere else as a default."""
+    """A figure of ``_core/settings.py`` stands nowhere else as a default."""
     package = Path(asrconfig_go.__file__).parent
     again = re.compile(
         r"(?:=|default=) ?(?:0\.85|16_?000(?:\.0)?|\"adamw_torch_fused\")(?=[,)\s])|batch_size: int = 32"
@@ -135,6 +135,6 @@ def test_shared_defaults_are_declared_once() -> None:
         f"{file.relative_to(package)}: {line.strip()}"
         for file in package.rglob("*.py")
         for line in file.read_text("utf-8").splitlines()
-        if again.search(line) and file.name != "defaults.py"
+        if again.search(line) and file.name != "settings.py"
     ]
     assert lines == []

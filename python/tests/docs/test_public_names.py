@@ -56,7 +56,7 @@ def test_nothing_is_imported_before_it_is_used() -> None:
     cases = {"import asrconfig_go": base}
     cases["from asrconfig_go import create_optimal_config"] = {
         *base,
-        "asrconfig_go._core.defaults",
+        "asrconfig_go._core.settings",
         "asrconfig_go.optimal",
     }
     for package in ("guard", "plan", "recipe", "trace", "watch"):

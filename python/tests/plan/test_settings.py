@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig, select_clips
-from asrconfig_go._core.defaults import OPTIMIZER
+from asrconfig_go._core.settings import OPTIMIZER
 from asrconfig_go.predict import memory_settings
 from training_fixtures import make_plan
 

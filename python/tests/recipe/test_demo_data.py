@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go._core.defaults import SAMPLING_RATE
+from asrconfig_go._core.settings import SAMPLING_RATE
 from asrconfig_go.data import scan_audio
 from asrconfig_go.data.source import CLIPS
 from asrconfig_go.data.splits import demo_rows, load_split

@@ -416,7 +416,7 @@ def test_what_keeps_the_hub_from_giving(
         raise error
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr("asrconfig_go._core.hub.offline", lambda: False)
+    monkeypatch.setattr("asrconfig_go._core.requirements.offline", lambda: False)
     with pytest.raises(AsrConfigError, match=f"'x/y'.*{message}") as caught:
         loaded("x/y")
     assert hint in caught.value.hint

@@ -62,7 +62,7 @@ def test_nothing_is_noted_of_clean_texts() -> None:
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("asrconfig_go._core.packages.find_spec", lambda name: None if name == "datasets" else name)
+    monkeypatch.setattr("asrconfig_go._core.requirements.find_spec", lambda name: None if name == "datasets" else name)
     calls: list[Any] = [lambda: fine_tune("demo", "tiny-wav2vec2", tmp_path / "out"), lambda: load_speech("demo")]
     for call in calls:
         with pytest.raises(UnsupportedError, match="needs datasets") as caught:

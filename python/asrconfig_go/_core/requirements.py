@@ -1,21 +1,40 @@
-"""Downloads from the Hugging Face Hub, with errors that say what to do."""
+"""Packages that features need, and downloads from the Hugging Face Hub, with errors that say what to do."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .files import exception_chain
 from .training_session import override
 
 T = TypeVar("T")
+
+
+def need(feature: str, *packages: str) -> None:
+    """Raise ``UnsupportedError`` naming those of ``packages`` that are not installed."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise UnsupportedError(f"{feature} needs {', '.join(missing)}", f"pip install {' '.join(missing)}")
+
+
+def imported(module: str, feature: str, hint: str = "") -> Any:
+    """Import ``module`` for ``feature``; ``UnsupportedError`` where its package is missing."""
+    package = module.partition(".")[0]
+    try:
+        importlib.import_module(package)
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UnsupportedError(f"{feature} needs {package}", hint or f"pip install {package}") from error
 
 
 def offline() -> bool:
