@@ -25,7 +25,7 @@ typedef struct ac_gpu_stats {
 	uint64_t total;
 	uint64_t used;
 	uint64_t free;
-	uint64_t peak; /* highest Used since the start or the last reset */
+	uint64_t peak; /* highest Used since the start */
 	bool valid;
 	uint64_t allocated; /* PyTorch's counters of this process at the last step; 0 before the first */
 	uint64_t reserved; /* PyTorch's counters of this process at the last step; 0 before the first */
@@ -53,7 +53,7 @@ typedef struct ac_stats {
 	int64_t unix_nanos; /* wall clock of the newest sample */
 	uint64_t host_total; /* 0 as long as the host has never answered; after a failed reading the host fields keep the last values */
 	uint64_t host_used; /* total less available */
-	uint64_t host_peak; /* highest HostUsed since the start or the last reset */
+	uint64_t host_peak; /* highest HostUsed since the start */
 	intptr_t gpu_count; /* entries of GPU in use */
 	uint64_t alerts; /* alerts raised and cleared so far: asking for them is worth it when this changes */
 	ac_gpu_stats gpu[16];

@@ -30,7 +30,9 @@ const stopOthers = "see in top which processes use the CPU, and stop what is no 
 func (f *figures) othersComputeMore() bool { return f.cpu-f.own > f.own }
 
 // busy is the utilisation of the card that works least.
-func (f *figures) busy() float64 { return lowest(f.ofCards(func(c card) float64 { return c.busy })) }
+func (f *figures) busy() float64 {
+	return lowest(f.ofCards(func(c card) float64 { return c.busy }))
+}
 
 func (f *figures) ofCards(figure func(card) float64) (values runlog.Column) {
 	for _, c := range f.gpus {

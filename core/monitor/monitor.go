@@ -250,7 +250,7 @@ type Stats struct {
 	// last values
 	HostTotal uint64
 	HostUsed  uint64 // total less available
-	HostPeak  uint64 // highest HostUsed since the start or the last reset
+	HostPeak  uint64 // highest HostUsed since the start
 	GPUCount  int    // entries of GPU in use
 	// alerts raised and cleared so far: asking for them is worth it when this changes
 	Alerts uint64
@@ -261,7 +261,7 @@ type Stats struct {
 // rest keeps the last values.
 type GPUStats struct {
 	Total, Used, Free uint64
-	Peak              uint64 // highest Used since the start or the last reset
+	Peak              uint64 // highest Used since the start
 	Valid             bool
 	// PyTorch's counters of this process at the last step; 0 before the first
 	Allocated, Reserved uint64
@@ -281,10 +281,10 @@ func (m *Monitor) Read(out *Stats) {
 }
 
 // headroom returns the bytes that training can still allocate: what the driver has free and what
-// PyTorch's cache holds unused. The cache is known as of the last step, what is free as of the newest
-// sample, and emptying the cache in between makes memory free that the counters still show as cache.
-// So memory that became free since the step is taken for memory of the cache. Until the next step the
-// headroom may be too small by what another process freed, but never too large.
+// PyTorch's cache holds unused. The cache is known as of the last step, what is free as of the
+// newest sample, and emptying the cache in between makes memory free that the counters still show
+// as cache. So memory that became free since the step is taken for memory of the cache. Until the
+// next step the headroom may be too small by what another process freed, but never too large.
 func (g *GPUStats) headroom() uint64 {
 	unused := g.Reserved - min(g.Allocated, g.Reserved)
 	freed := g.Free - min(g.FreeAtStep, g.Free)

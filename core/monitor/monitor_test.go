@@ -96,7 +96,7 @@ func TestTheFirstSampleIsThereAtOnce(t *testing.T) {
 	assert.Equal(t, GPUStats{}, s.GPU[2])
 }
 
-func TestPeaksRiseAndAreReset(t *testing.T) {
+func TestPeaksRise(t *testing.T) {
 	gpu := &fakeGPUs{used: []uint64{100}}
 	var available atomic.Uint64
 	available.Store(10)
