@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "alerts": ("AlertReporter",),
         "callback": ("AdaptiveMemoryCallback",),
+        "lightning": ("lightning_callback",),
         "live_readings": ("MetricsServer",),
         "memory_monitor": ("MemoryMonitor",),
         "memory_summary": ("MemorySummary", "RankPeaks"),
@@ -14,6 +15,5 @@ __getattr__, __dir__, __all__ = lazy_names(
         "run_report": ("RunComparison", "RunReport", "compare_runs", "report"),
         "telemetry": ("GPUMemory", "MemorySnapshot"),
         "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
-        "watch_setup": ("lightning_callback",),
     },
 )

@@ -2,6 +2,7 @@
 
 from .alerts import AlertReporter as AlertReporter
 from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
+from .lightning import lightning_callback as lightning_callback
 from .live_readings import MetricsServer as MetricsServer
 from .memory_monitor import MemoryMonitor as MemoryMonitor
 from .memory_summary import MemorySummary as MemorySummary, RankPeaks as RankPeaks
@@ -14,4 +15,3 @@ from .run_report import (
 )
 from .telemetry import GPUMemory as GPUMemory, MemorySnapshot as MemorySnapshot
 from .watch_records import Finding as Finding, GPUHistory as GPUHistory, MemoryHistory as MemoryHistory
-from .watch_setup import lightning_callback as lightning_callback

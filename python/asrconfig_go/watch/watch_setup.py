@@ -1,22 +1,17 @@
-"""What is done when a watched training begins: hooks, displays, and warnings of what the plan or the guard lacks.
-
-``lightning_callback`` is Lightning's part of it.
-"""
+"""What is done when a watched training begins: hooks, displays, and warnings of what the plan or the guard lacks."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from .._core.modules import IN_32_BIT, bare, half_weights, half_words
 from .._core.training_session import attached, session_of
-from ..errors import UnsupportedError
-from .alerts import AlertReporter, BestEffort, attach_hint, say
+from .alerts import BestEffort, attach_hint, say
 from .batch_shapes import BatchShapes, BeforeBatch, LoaderWait, NextBatch, by_memory, by_table, useful_work
 from .display import Panel, RunFile, in_notebook, leave_out_of_print, show_line
 
@@ -29,10 +24,7 @@ if TYPE_CHECKING:
     from ..plan.argument_check import PlannedTraining
     from ..plan.plan_record import PlanRecord
     from ..predict.memory_model import MemoryModel
-    from .memory_monitor import MemoryMonitor
     from .watch import Watch, WatchOptions
-
-_LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
 
 def equip(
@@ -157,64 +149,3 @@ def _is_multiplied(model: torch.nn.Module) -> bool:
     named = inspect.signature(base.forward).parameters.values()
     accepts_kwargs = getattr(base, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD for p in named))
     return bool(accepts_kwargs) or divides_no_loss()
-
-
-class _Trainer(Protocol):
-    global_step: int
-
-
-def lightning_callback(monitor: MemoryMonitor) -> Any:
-    """Make a callback that reports the steps, evaluations and checkpoints of a Lightning Trainer to a monitor.
-
-    What the monitor warns of is logged. A step is an optimizer step, with all batches that it accumulates.
-
-    Args:
-        monitor: The monitor. The callback does not stop it: stop it when the training is over, best by
-            ``with MemoryMonitor() as monitor:``.
-
-    Returns:
-        The callback for ``lightning.pytorch.Trainer`` (or that of ``pytorch_lightning``).
-
-    Raises:
-        UnsupportedError: Lightning is not installed.
-    """
-
-    class Watching(_base()):  # type: ignore[misc]
-        """Reports to the monitor; a failure is logged once and then skipped."""
-
-        def __init__(self) -> None:
-            self._call, self._alerts = BestEffort("memory is not watched"), AlertReporter(monitor)
-            self._last = 0
-
-        def on_fit_start(self, trainer: _Trainer, pl_module: object) -> None:
-            self._last = trainer.global_step
-            self._call(monitor.event, "training", f"training begins after step {trainer.global_step}")
-
-        def on_train_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
-            if trainer.global_step != self._last:
-                self._last = trainer.global_step
-                self._call(monitor.step, trainer.global_step)
-                self._call(self._alerts.say)
-
-        def on_validation_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
-            self._call(lambda: monitor.step(kind="evaluation"))
-            self._call(self._alerts.say)
-
-        on_test_batch_end = on_predict_batch_end = on_validation_batch_end
-
-        def on_save_checkpoint(self, trainer: _Trainer, *_: object, **__: object) -> None:
-            self._call(lambda: monitor.step(kind="checkpoint"))
-
-        def on_fit_end(self, trainer: _Trainer, pl_module: object) -> None:
-            self._call(monitor.event, "training", f"training ends after step {trainer.global_step}")
-
-    return Watching()
-
-
-def _base() -> Any:
-    for name in _LIGHTNING:
-        try:
-            return importlib.import_module(name).Callback
-        except ImportError:
-            continue
-    raise UnsupportedError("Lightning is not installed", "pip install lightning")

@@ -17,7 +17,7 @@ np = pytest.importorskip("numpy")
 soundfile = pytest.importorskip("soundfile")
 
 import asrconfig_go as ac
-from asrconfig_go._core import packages
+from asrconfig_go._core import requirements
 from asrconfig_go.audio import loader_rate, loader_sources
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 
@@ -242,7 +242,7 @@ def test_resampling_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     without = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: None)
     assert without is not None and "resampling is not included" in without.notes[0]
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match="pip install soundfile"):
         ac.measure_loader([str(Path("a.wav"))])
 

@@ -132,6 +132,11 @@ def test_lightning_s_own_trainer(tmp_path: Path) -> None:
     assert "training begins after step 0" in texts and "training ends after step 3" in texts
 
 
+def test_lightning_s_callback_needs_no_transformers() -> None:
+    code = "import sys; sys.modules['transformers'] = None; from asrconfig_go.watch import lightning_callback"
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
+
+
 def test_lightning_s_events_without_lightning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
