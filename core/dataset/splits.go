@@ -63,7 +63,11 @@ func (r Request) ofSplits(files []entry) (kept []entry, only string) {
 	if r.List {
 		return files, ""
 	}
-	return keepSplits(files, r.Splits)
+	kept, only = keepSplits(files, r.Splits)
+	if only != "" && !wanted {
+		only = ", one microphone"
+	}
+	return kept, only
 }
 
 // microphone is the end of the name of one of several recordings of a sentence, as in VCTK 0.92.
