@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -95,10 +96,9 @@ func byFormula(in Inputs) (profile.Config, error) {
 		"The memory of a step of %s is unknown: %s. Planned by the published formula, "+
 			"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why,
 		in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
-	if in.Options.beyondFormula() {
-		c.Warnings = append(c.Warnings,
-			"The published formula ignores precision, gradient_checkpointing, every_n_layers, "+
-				"offload_checkpoints, length_handling, max_length_s, distributed and lora_rank.")
+	if ignored := in.Options.beyondFormula(); len(ignored) > 0 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("The published formula ignores %s.",
+			strings.Join(ignored, ", ")))
 	}
 	return c, nil
 }

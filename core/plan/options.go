@@ -272,16 +272,17 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	overrides := o.beyondFormula() || o.Workers != nil || o.LoaderRate != nil ||
-		o.EvaluationOptions != (EvaluationOptions{})
+	refused := append(o.beyondFormula(), asked([]option{
+		{"workers", o.Workers != nil},
+		{"loader_rate", o.LoaderRate != nil},
+		{"gpu_profile", o.KernelProfile != nil},
+		{"price_usd_hour", o.PriceUSDHour != nil},
+		{"options of evaluations", o.EvaluationOptions != (EvaluationOptions{})},
+	})...)
 	switch {
-	case o.Policy == PublishedRule && overrides:
-		return fault.New(fault.InvalidArgument,
-			"leave policy out, or override the settings of the plan: "+
-				"config.gradient_checkpointing = True",
-			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, "+
-				"offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, "+
-				"workers, loader_rate and options of evaluations", o.Policy)
+	case o.Policy == PublishedRule && len(refused) > 0:
+		return fault.New(fault.InvalidArgument, "leave out either policy or the others",
+			"policy %q does not accept %s", o.Policy, strings.Join(refused, ", "))
 	case o.Streamed && o.LengthHandling != "" && !ofStreams(o.LengthHandling):
 		return fault.New(fault.InvalidArgument,
 			`choose length_handling="bucketed", or load the dataset without streaming`,
@@ -306,11 +307,34 @@ func (o Options) checkCombinations() error {
 	return nil
 }
 
-// beyondFormula reports whether settings are asked for of which the published formula knows nothing.
-func (o Options) beyondFormula() bool {
-	return o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
-		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
-		o.Distributed != "" || o.LoRARank != 0
+// option is one by its name, which a user may have asked for.
+type option struct {
+	name  string
+	asked bool
+}
+
+// asked are the names of those options that a user asked for.
+func asked(all []option) (names []string) {
+	for _, each := range all {
+		if each.asked {
+			names = append(names, each.name)
+		}
+	}
+	return names
+}
+
+// beyondFormula are the settings asked for of which the published formula knows nothing.
+func (o Options) beyondFormula() []string {
+	return asked([]option{
+		{"precision", o.Precision != ""},
+		{"gradient_checkpointing", o.GradientCheckpointing != nil},
+		{"every_n_layers", o.EveryNLayers != nil},
+		{"offload_checkpoints", o.OffloadCheckpoints != nil},
+		{"length_handling", o.LengthHandling != ""},
+		{"max_length_s", o.MaxLengthS != nil},
+		{"distributed", o.Distributed != "" && o.Distributed != "ddp"},
+		{"lora_rank", o.LoRARank != 0},
+	})
 }
 
 // ofStreams reports whether clips can come in this order when a window of them is known at a time.

@@ -221,8 +221,11 @@ func TestInputsThatCannotBe(t *testing.T) {
 		"usable_cores":                func(in *Inputs) { in.Hardware.CPU.UsableCores = nan },
 		"num_beams is 70000":          func(in *Inputs) { in.Options.NumBeams = pointer(70000) },
 		"options of evaluations":      func(in *Inputs) { in.Options.EvalSamples = pointer(2) },
-		"workers, loader_rate and":    func(in *Inputs) { in.Options.LoaderRate = pointer(900.0) },
-		"does not accept":             func(in *Inputs) { in.Options.LengthHandling = "stratified" },
+		"does not accept loader_rate": func(in *Inputs) { in.Options.LoaderRate = pointer(900.0) },
+		"not accept price_usd_hour":   func(in *Inputs) { in.Options.PriceUSDHour = pointer(2.0) },
+		"not accept length_handling, lora_rank": func(in *Inputs) {
+			in.Options.LengthHandling, in.Options.LoRARank, in.Options.Distributed = "stratified", 8, "ddp"
+		},
 	} {
 		in := inputs()
 		edit(&in)

@@ -143,6 +143,8 @@ func TestWithoutATraceTheFormulaPlans(t *testing.T) {
 
 	in.Options.Distributed, in.Options.DeviceCount = "zero2", pointer(2)
 	c = must(Make(in))
-	assert.Contains(t, strings.Join(c.Warnings, "\n"), "length_handling, max_length_s, distributed and lora_rank.")
+	assert.Contains(t, strings.Join(c.Warnings, "\n"), "The published formula ignores distributed.")
 	assert.Equal(t, "ddp", c.Distributed)
+	in.Options.Distributed = "ddp"
+	assert.NotContains(t, strings.Join(must(Make(in)).Warnings, "\n"), "ignores distributed")
 }

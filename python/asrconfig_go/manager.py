@@ -215,10 +215,10 @@ class ASRConfigManager(ManagedTraining):
         tracer = tracer_for(
             self._model, trace, batches, freeze=self._frozen, lora_rank=options.lora_rank, progress=progress
         )
-        own_kernels = "kernel_profile" in settings
+        own_kernels, published = "kernel_profile" in settings, options.policy == "published"
         settings = {
-            **measured_values(self.hardware, model, options.precision, settings["lora_rank"], own_kernels),
-            **({} if options.policy == "published" else self._rates()), **settings,
+            **measured_values(self.hardware, model, options.precision, settings["lora_rank"], own_kernels, published),
+            **({} if published else self._rates()), **settings,
             "freeze_feature_encoder": self._frozen, "streamed": self._streamed,
             "loss_unknown": not knows_loss(self._model),
         }  # fmt: skip

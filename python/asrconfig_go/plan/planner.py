@@ -254,16 +254,22 @@ def _price_of(gpu: GPU) -> float | None:
 
 
 def measured_values(
-    hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
+    hardware: HardwareProfile,
+    model: ModelProfile,
+    precision: Precision | None,
+    lora_rank: int,
+    own_kernels: bool,
+    published: bool,
 ) -> dict[str, Any]:
     """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
 
-    Earlier step times do not count with a table of ``own_kernels``, which the user names.
+    Earlier step times do not count with a table of ``own_kernels``, which the user names. The ``published`` formula
+    predicts no times.
     """
     values: dict[str, Any] = {
         "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()
     }  # fmt: skip
-    if not hardware.gpus:
+    if published or not hardware.gpus:
         return values
     values["kernel_profiles"] = known_kernel_profiles()
     if not own_kernels:
