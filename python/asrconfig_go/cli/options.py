@@ -40,8 +40,13 @@ class Parser(argparse.ArgumentParser):
         """An error about Python's arguments, as ``lora_rank=8``, in the words of the command line: ``--lora 8``."""
         for action in self._actions:
             name, option = action.dest, (action.option_strings or [""])[0]
-            if "_" in name and option and f"({option}" not in text:
-                text = re.sub(rf"\b{name}(=True)?\b(?!=)", option, text).replace(f"{name}=", f"{option} ")
+            if not option or f"({option}" in text:
+                continue
+            if "_" in name:
+                text = re.sub(rf"(?<![\w./-]){name}(=True)?\b(?!=)", option, text).replace(f"{name}=", f"{option} ")
+            else:  # as a word it may mean something else
+                text = re.sub(rf"(?<![\w./-]){name}=(?=\S)", f"{option} ", text)
+                text = re.sub(rf"(?<![\w./-]){name}(?= = )", option, text)
         return text
 
 

@@ -113,7 +113,7 @@ def scan_audio(
     """
     sample_size, batch_size = plain(sample_size), plain(batch_size)
     for name, count, hint in (
-        ("sample_size", sample_size, "None measures every file"),
+        ("sample_size", sample_size, "leave sample_size out to measure every file"),
         ("batch_size", batch_size, "8 is usual, 1 the least"),
     ):
         if count is not None and (type(count) is not int or count < 1):

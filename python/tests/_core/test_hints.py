@@ -111,7 +111,7 @@ CALLS = [
      'ac.compare_gpus("wav2vec2-base", hours=1, gpus=["T4", "L4"], trace=False)'),
     ("ac.compare_gpus('wav2vec2-base', gpus=['T4'], trace=False)", "a dataset, hours of audio, or a number of texts",
      "ac.compare_gpus('wav2vec2-base', hours=1, gpus=['T4'], trace=False)"),
-    ("ac.scan_audio(CLIPS, sample_size=0)", "None measures every file", "ac.scan_audio(CLIPS, sample_size=None)"),
+    ("ac.scan_audio(CLIPS, sample_size=0)", "leave sample_size out", "ac.scan_audio(CLIPS)"),
     ("ac.scan_audio(tmp / 'no')", "the working folder is", "os.chdir(CLIPS); ac.scan_audio('.')"),
     ("ac.scan_audio(tmp)", "files with these extensions are looked for", "ac.scan_audio(CLIPS)"),
     ("ac.check_labels(scan())", "pass texts=… as well", "ac.check_labels(scan(), texts=['a'] * len(scan().clips))"),

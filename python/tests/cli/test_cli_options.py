@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from asrconfig_go.__main__ import _parser, main
+from asrconfig_go.cli.options import Parser
 
 QUIET = ("scan", "plan", "train", "memory", "compare", "benchmark", "report", "replay", "profile-gpu", "demo")
 
 
-def commands() -> dict[str, argparse.ArgumentParser]:
+def commands() -> dict[str, Parser]:
     (parsers,) = (a.choices for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
     return dict(parsers)
 
@@ -101,6 +102,8 @@ def test_a_wrong_name_lists_the_right_ones(
         (["--target-batch-size", "9" * 23], "--target-batch-size: number 99999999999999999999999 does not fit"),
         (["--output", ""], "argument --output: the name of the file is empty"),
         (["--sample-size", "3"], "measured on a sample of 3"),
+        (["--sample-size", "0"], "leave --sample-size out to measure every file"),
+        (["--policy", "published", "--price", "2", "--lora", "8"], "does not accept --lora, --price\n"),
     ],
 )
 def test_plans_answer_in_the_words_of_the_command(
@@ -112,3 +115,9 @@ def test_plans_answer_in_the_words_of_the_command(
         assert ended.code == 2
     printed = capsys.readouterr()
     assert answer in printed.out.replace("\n ", "") + printed.err
+
+
+def test_an_error_names_options_and_leaves_other_words() -> None:
+    text = 'batch = 0: ask with estimator="trace" in a batch, or set config.lora_rank = 8'
+    in_options = '--batch = 0: ask with --estimator "trace" in a batch, or set config.lora_rank = 8'
+    assert commands()["memory"].in_options(text) == in_options
