@@ -21,7 +21,7 @@ from ..data.scan import scan_audio
 from ..data.scan_result import Clip
 from ..data.segments import named_range
 from ..data.source import Source, is_array, open_source
-from ..data.table_sources import frame_table, read_arrow_file, read_saved, row_group, schema_of
+from ..data.table_sources import ParquetFiles, frame_table, read_arrow_file, read_saved, row_group, schema_of
 from ..errors import EmptyDatasetError, UnsupportedError
 from .collators import cannot_decode
 from .decoding import Array, decode_source, name_of
@@ -145,7 +145,7 @@ def _files(source: Source, drawn: random.Random, seed: int) -> LoaderItems:
         raise EmptyDatasetError("there is no audio file to measure", "check the folder or the list")
     listed = open_source(scan)
     if listed.kind == "paths" and str(listed.data[0]).endswith(".parquet"):  # as those of a folder
-        return _table_rows(_parquet(Path(listed.data[0])), drawn)
+        return _table_rows(_parquet(ParquetFiles(list(map(Path, listed.data))).files[0]), drawn)
     clips = [scan.clips[row] for row in _sample(len(scan), drawn)]
     shard = next((parent for parent in Path(clips[0].path).parents if parent.is_file()), None)
     if shard is not None:
@@ -200,8 +200,6 @@ def _parquet(path: Path) -> pa.Table:
 
     with pq.ParquetFile(path, memory_map=True) as file:
         column = audio_column(file.schema_arrow)
-        if not file.num_row_groups:
-            raise EmptyDatasetError(f"there are no rows in {path}", "check how it was written")
         return pa.Table.from_batches(row_group(file, 0, column, _MAX_CLIPS))
 
 

@@ -218,13 +218,16 @@ def _lines(r: LabelReport) -> Iterator[str]:
         yield f"{r.infeasible_count} of {r.checked} pairs do not fit {r.model}: {consequence}"
     elif r.findings:
         yield f"all {r.checked} texts are short enough for {r.model}, but the labels are not right"
+    elif not r.checked:
+        yield "no pairs were checked"
     else:
         yield f"all {r.checked} pairs fit {r.model}"
     yield from first_of(f"! {finding}" for finding in r.findings)
-    yield (
-        f"labels are {r.unit}: {r.mean_labels:.1f} on average, {r.longest_labels} at most; "
-        f"the fullest pair needs {r.tightest:.0%} of its {r.limit}"
-    )
+    if r.checked:
+        yield (
+            f"labels are {r.unit}: {r.mean_labels:.1f} on average, {r.longest_labels} at most; "
+            f"the fullest pair needs {r.tightest:.0%} of its {r.limit}"
+        )
     yield from (f"  {pair}" for pair in r.infeasible)
     if r.infeasible_count > len(r.infeasible):
         yield f"  … and {r.infeasible_count - len(r.infeasible)} more, see infeasible_rows"

@@ -21,7 +21,7 @@ from .._core.output import kind_of, listed, shortened
 from .._core.render import plural
 from .._core.requirements import from_hub
 from .._core.settings import SAMPLING_RATE
-from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
+from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
 from .data_records import ManifestRow
 from .scan import scan_audio
@@ -29,7 +29,7 @@ from .scan_inputs import SHARDS
 from .scan_jobs import scan_job, wait
 from .segments import SEGMENT_COLUMNS, SEGMENTS, as_json, named_range, segment_column
 from .source import CLIPS, EVALUATION, TRAIN, TRAINED, Source, is_array, open_source
-from .table_sources import SPLIT, dataset_texts, files_by_split, frame_table, read_saved
+from .table_sources import SPLIT, ParquetFiles, dataset_texts, files_by_split, frame_table, read_saved
 from .transcript_files import FolderTexts
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _folder(path: Path, audio: str | None, text: str | None, notes: list[str]) -
         return {name: open_source(part).train.data for name, part in splits.items()}
     if splits := read_folder(path, notes):
         return splits
-    files = list(map(str, tables.values()))
+    files = list(map(str, [*tables.values(), *path.glob("*.parquet")]))
     hint = f"pass the manifest with its transcripts: {listed(files, ' or ')}" if files else _ACCEPTED
     raise NotFoundError(f"{path} holds no clips with transcripts", hint)
 
@@ -293,8 +293,17 @@ def read_folder(folder: Path, notes: list[str]) -> dict[str, Dataset]:
 def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:
     """Parquet files by their splits, or else by those of their rows, in a column ``split``."""
     from datasets import load_dataset
+    from datasets.exceptions import DatasetGenerationError
 
-    splits = dict(load_dataset("parquet", data_files={k: list(map(str, v)) for k, v in files_by_split(files).items()}))
+    named = {name: list(map(str, ParquetFiles(part).files)) for name, part in files_by_split(files).items()}
+    try:
+        splits = dict(load_dataset("parquet", data_files=named))
+    except DatasetGenerationError as error:
+        if getattr(error.__cause__, "errno", None):  # of the disk where datasets writes
+            raise
+        why = shortened(" ".join(str(error.__cause__ or error).split()))
+        problem = f"the Parquet files of {files[0].parent} cannot be read as one dataset: {why}"
+        raise CorruptFileError(problem, "write them again, all with the same columns and types") from error
     (name, dataset), *others = splits.items()
     if others or SPLIT not in dataset.column_names:
         return splits

@@ -178,31 +178,38 @@ def read_parquet(files: list[Path], *, sample_size: int | None, seed: int, train
     imported("pyarrow", f"reading {files[0]}")
     splits = files_by_split(files) if trained else {}
     files = next((splits[name] for name in TRAIN if name in splits), files)
-    readers = _Files(files)
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    readers = ParquetFiles(files)
     rows: Sequence[int] = range(readers.starts[-1])
-    if not rows:
-        raise EmptyDatasetError(f"there are no rows in {files[0]}{more}", "check how it was written")
     if trained and len(splits) == 1:
         rows = readers.trained_rows()
     total = len(rows)
     if sample_size is not None and sample_size < len(rows):
         rows = sorted(random.Random(seed).sample(rows, sample_size))
-    with readers.opened(files[0]) as file:
-        label = f"{files[0]}{more}, column {audio_column(file.schema_arrow)!r}"
+    with readers.opened(readers.files[0]) as file:
+        label = f"{_named(readers.files)}, column {audio_column(file.schema_arrow)!r}"
     pieces = partial(readers.pieces, rows)
     return ScanInput(None, pieces, label, len(rows), total, len(rows) < total, texts=readers.texts)
 
 
-class _Files:
-    """Parquet files, opened one at a time."""
+def _named(files: Sequence[Path]) -> str:
+    return f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
 
-    def __init__(self, files: list[Path]) -> None:
-        self._files = files
-        self.starts = [0]  # of each file's rows among all
+
+class ParquetFiles:
+    """The Parquet files that have rows, opened one at a time.
+
+    Raises ``CorruptFileError`` for one that is damaged, ``EmptyDatasetError`` where none has rows.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.files, self.starts = list[Path](), [0]  # of each file's rows among all
         for path in files:
             with self.opened(path) as file:
-                self.starts.append(self.starts[-1] + file.metadata.num_rows)
+                if file.metadata.num_rows:
+                    self.files.append(path)
+                    self.starts.append(self.starts[-1] + file.metadata.num_rows)
+        if not self.files:
+            raise EmptyDatasetError(f"there are no rows in {_named(files)}", "check how it was written")
 
     def opened(self, path: Path) -> pq.ParquetFile:
         """One of the files."""
@@ -229,7 +236,7 @@ class _Files:
     def trained_rows(self) -> Sequence[int]:
         """The rows whose column ``split`` is train or empty; all where there are none or no such column."""
         every = range(self.starts[-1])
-        with self.opened(self._files[0]) as file:
+        with self.opened(self.files[0]) as file:
             if SPLIT not in file.schema_arrow.names:
                 return every
         batches = self._batches(lambda schema: SPLIT, every)
@@ -247,7 +254,7 @@ class _Files:
         """Record batches of one column with the number of their first row, of the row groups with wanted rows."""
         import pyarrow as pa
 
-        for path, first in zip(self._files, self.starts, strict=False):
+        for path, first in zip(self.files, self.starts, strict=False):
             with self.opened(path) as file:
                 column = column_of(file.schema_arrow)
                 try:

@@ -209,7 +209,7 @@ def load_speech(
     data = SpeechData(train, None, tuple(notes), language).of(train, None)
     if evaluation is not None:
         wanted, timed = without_tokens(_speech(evaluation, audio_column, text_column))
-        evaluation, clip_notes = measured(wanted, "clip to evaluate with", check_audio, progress)
+        evaluation, clip_notes = measured(wanted, "evaluation clip", check_audio, progress)
         return data.of(train, evaluation).noted(*(f"{note} to evaluate with" for note in timed), *clip_notes)
     return _drawn(data, evaluation_share, seed)
 

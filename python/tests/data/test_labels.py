@@ -48,6 +48,7 @@ def test_ctc_needs_frames_for_labels_and_repeats(clips: list[str]) -> None:
     assert "abbc" in page and "\\n" not in page
     assert page.count("\n") == text.count("\n") > 0  # the lines of the text are lines in a notebook
     assert "all 1 pairs fit" in repr(check(clips[:1], TEXTS[:1]))
+    assert repr(check(["none.wav"], ["a"])) == "no pairs were checked\nof the clips 1 cannot be read"
 
 
 def test_a_clip_too_short_for_one_frame_is_named(make_wav: WavMaker) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import WavMaker
 
-from asrconfig_go import create_optimal_config
+from asrconfig_go import create_optimal_config, measure_loader
 from asrconfig_go.data.scan import scan_audio
 from asrconfig_go.data.splits import trained_part
 from asrconfig_go.errors import (
@@ -261,6 +261,27 @@ def test_saved_and_parquet_datasets(tmp_path: Path) -> None:
         part.to_parquet(tmp_path / "parquet" / f"{name}-00000-of-00001.parquet")
     data = loaded(tmp_path / "parquet")
     assert (len(data.train), len(data.evaluation)) == (6, 2)
+
+
+def test_parquet_files_without_rows_or_that_do_not_fit_together(tmp_path: Path) -> None:
+    rows, test = digits(6, 2)["train"], tmp_path / "test.parquet"
+    rows.select([]).to_parquet(tmp_path / "a.parquet")  # datasets fails on a file without rows
+    rows.to_parquet(tmp_path / "b.parquet")
+    assert len(loaded(tmp_path, evaluation_share=0).train) == len(scan_audio(tmp_path, progress=False)) == 6
+    assert measure_loader(tmp_path, seconds=0.05) is not None
+    test.write_bytes((tmp_path / "b.parquet").read_bytes()[:-200])
+    with pytest.raises(CorruptFileError, match=r"test\.parquet cannot be read as Parquet"):
+        loaded(tmp_path)
+    rows.add_column("speaker", [1] * 6).to_parquet(test.rename(tmp_path / "c.parquet"))
+    with pytest.raises(CorruptFileError, match=r"cannot be read as one dataset: .*column names don't match"):
+        loaded(tmp_path)
+
+
+def test_notes_on_clips_of_the_evaluation_set(make_wav: WavMaker) -> None:
+    clips = [str(make_wav(f"{i}.wav", 1.0, 8000)) for i in range(2)]
+    rows = datasets.Dataset.from_dict({"audio": clips, "text": ["a", "b"]})
+    data = loaded(datasets.DatasetDict({"train": rows, "test": rows}))
+    assert data.notes[-1] == "resampled to 16000 Hz when read: 2 evaluation clips of 8000 Hz"
 
 
 def test_a_dataset_with_other_names_and_bytes(make_wav: WavMaker) -> None:
