@@ -134,7 +134,7 @@ def check_own_loop(
         problem = f"model is of type {type(model).__name__}, which has no parameters"
         raise InvalidArgumentError(problem, "pass a torch.nn.Module")
     if options.micro_batch is not None and options.rule is None:
-        problem = f"micro_batch = {options.micro_batch} requires to know what the loss divides by"
+        problem = f"micro_batch = {options.micro_batch} requires knowing what the loss divides by"
         raise InvalidArgumentError(problem, 'pass rule="mean", for example')
     _check_step("optimizer", optimizer, "use an optimizer whose step() can be called without arguments")
     if scheduler is not None:

@@ -91,10 +91,10 @@ class RuleMeasurement:
         if self._rule.is_certain:  # a step of the user's own may still change weights, which was looked for
             return ()
         if not fitting:
-            texts = ", ".join(f"{rule} is {error:.2g} off" for rule, error in errors.items())
+            texts = ", ".join(f"{error:.2g} ({rule})" for rule, error in errors.items())
             raise NoRuleError(
-                f"{self._loop.title} has a loss of {batch_size(clips)} clips that no rule makes of those of its parts "
-                f"({texts})"
+                f"{self._loop.title} has a loss that fits no rule: the gradient of {batch_size(clips)} clips together "
+                f"differs from that of its parts by {texts}"
             )
         if len(fitting) > 1 and not self._rule.are_alike(fitting, call.inputs, (self._split or split)(call.inputs, 1)):
             raise NoRuleError(f"{' and '.join(fitting)} fit its loss alike, and weight its clips differently")

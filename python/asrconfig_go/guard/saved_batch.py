@@ -183,7 +183,8 @@ class BatchWriter:
             hosts = [on_host(call.inputs) for call in calls]  # where looking at it needs no memory of the GPU
             described = [self._clips(call, host, alone, few) for call, host in zip(calls, hosts, strict=True)]
             batch = replace(batch, clips=tuple(clip for of in described for clip in of if clip.why))
-            return replace(batch, folder=self._save(batch, calls, hosts, described, error))
+            folder = self._save(batch, calls, hosts, described, error)
+            return replace(batch, folder=folder, loss_fn=self._loop.settings().get("loss_fn", ""))
         except Exception as failed:
             logger.warning("cannot save the batch: %s", failed)
             return batch

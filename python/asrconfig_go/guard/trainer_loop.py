@@ -126,7 +126,7 @@ class TrainerLoop(Loop):
                 "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
             )
         if micro_batch is not None:
-            problem = f"micro_batch = {micro_batch} requires to know what the loss divides by: {reason}"
+            problem = f"micro_batch = {micro_batch} requires knowing what the loss divides by: {reason}"
             raise InvalidArgumentError(problem, _RULE_HINT)
         consequences = ["batches are not split before memory runs out"] * is_limited
         accumulation = self.trainer.args.gradient_accumulation_steps

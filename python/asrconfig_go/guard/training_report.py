@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -162,6 +163,7 @@ class BadBatch:
         clips: The clips that stand out; empty where no clip does alone.
         done: ``"reported"``, ``"left out"`` or ``"raised"``.
         folder: The folder with the saved batch, for ``asrconfig replay``; ``""`` where none was written.
+        loss_fn: The loss function of your own loop, which ``replay_batch`` requires; ``""`` for a Trainer.
     """
 
     global_step: int
@@ -170,6 +172,7 @@ class BadBatch:
     clips: tuple[BadClip, ...]
     done: str
     folder: str
+    loss_fn: str = ""
 
     def __str__(self) -> str:
         lines = [f"step {self.global_step}: {shortened(self.said)}"]
@@ -179,7 +182,8 @@ class BadBatch:
         if self.done == "left out":
             lines.append(f"{plural(len(self.clips), 'clip')} left out of the step")
         if self.folder:
-            lines.append(f"asrconfig replay {self.folder}")
+            in_python = f"replay_batch({self.folder!r}, model, loss_fn=loss_fn)"
+            lines.append(in_python if self.loss_fn else f"asrconfig replay {shlex.quote(self.folder)}")
         return "; ".join(lines)
 
 

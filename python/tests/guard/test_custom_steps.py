@@ -158,7 +158,7 @@ def test_what_no_weight_mends_is_named_once_memory_runs_out(
 
 
 def test_micro_batches_that_were_asked_for_and_cannot_be_weighted_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="micro_batch = 2 requires to know what the loss divides by"):
+    with pytest.raises(InvalidArgumentError, match="micro_batch = 2 requires knowing what the loss divides by"):
         run(Direct, tmp_path, options={"micro_batch": 2})
     message = (
         "micro_batch = 2 would not train as the whole batch does: the step of Direct with Regression leaves a part"

@@ -142,7 +142,7 @@ def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path)
         f'batches are not split before memory runs out: {reason}; pass attach(rule="mean")'
     )
     with pytest.raises(
-        InvalidArgumentError, match=f"micro_batch = 2 requires to know what the loss divides by: {reason}"
+        InvalidArgumentError, match=f"micro_batch = 2 requires knowing what the loss divides by: {reason}"
     ):
         attach(tiny_trainer(tmp_path), micro_batch=2)
 

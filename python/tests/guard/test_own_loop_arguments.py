@@ -40,7 +40,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("max_grad_norm", lambda: 0, "max_grad_norm = 0 is not a number above 0"),
     ("rule", lambda: "best", "rule = 'best' is not one of"),
     ("labels", lambda: None, "labels = None is not text"),
-    ("micro_batch", lambda: 4, "micro_batch = 4 requires to know what the loss divides by"),
+    ("micro_batch", lambda: 4, "micro_batch = 4 requires knowing what the loss divides by"),
     ("split_batch_statistics", lambda: 1, "split_batch_statistics = 1"),
     ("output_dir", lambda: 5, "output_dir = 5 is not a path"),
 ]
@@ -155,6 +155,7 @@ def test_bad_batches_of_all_kinds_are_replayed(kind: str, tmp_path: Path) -> Non
     run = guarded(Setting(), [KINDS[kind](data)], loss_fn, bad_clips="skip", output_dir=tmp_path)
     replay = replay_batch(tmp_path / "bad-batch", run.model, loss_fn=loss_fn)
     assert [clip.clip.number for clip in replay.to_blame] == [3] and len(replay.clips) == 8
+    assert f"; replay_batch({str(tmp_path / 'bad-batch')!r}, model, loss_fn=loss_fn)" in str(run.step)
     with pytest.raises(InvalidArgumentError, match=r"loss is that of .*loss_fn"):
         replay_batch(tmp_path / "bad-batch", run.model)
 

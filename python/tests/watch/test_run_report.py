@@ -292,7 +292,7 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     record = RunRecord((4, 2, 1), 1, 100, None)
     record.events.append(GuardEvent("training", 2, 4, 2, "CUDA out of memory", snapshot="out/_asrconfig-oom.pickle"))
     clip = BadClip(7, "clips/7.wav", "one", 1.5, 3, None, None, "its loss is nan", ())
-    record.bad_batches.append(BadBatch(2, "loss", "the loss is not finite", (clip,), "left out", "out/bad-batch"))
+    record.bad_batches.append(BadBatch(2, "loss", "the loss is not finite", (clip,), "left out", "my out/bad-batch"))
     RunFolder(tmp_path).write(record)
     state = {"global_step": 3, "max_steps": 10, "epoch": 0.5, "log_history": [{"loss": 4.25}, {"eval_loss": 1}]}
     told_by = asdict(RankPeaks(1, "cuda:1", 3 * GIB, 4 * GIB, GIB))
@@ -307,6 +307,7 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     assert "memory snapshot of that moment, for pytorch.org/memory_viz: out/_asrconfig-oom.pickle" in str(r)
     assert "rank 1 (cuda:1): allocated 3.0 GiB, reserved 4.0 GiB, RAM 1.0 GiB" in str(r)
     assert f"bad clips: {record.bad_batches[0]}" in " ".join(str(r).split())
+    assert "asrconfig replay 'my out/bad-batch'" in " ".join(str(r).split())
     assert r.to_json()["guard"]["bad_batches"][0]["clips"][0]["row"] == 7
     assert r.to_json()["ranks"] == [told_by]
     assert [(m.at_s, m.kind) for m in r.events] == [(4.0, "guard")] * 2
