@@ -103,7 +103,7 @@ def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | No
         yield f"its audio has {plural(clip.unfinite, 'value')} not finite: decode it again, or leave it out"
     if clip.spread is not None and clip.spread <= _SILENT and not clip.unfinite:
         yield "its audio is silent: leave it out"
-    if clip.loudness is not None and usual[1] and clip.loudness > _LOUDER * usual[1]:
+    elif clip.loudness is not None and usual[1] and clip.loudness > _LOUDER * usual[1]:
         yield f"its audio is {clip.loudness / usual[1]:.0f} times as loud as the batch's median clip: normalise it"
     if clip.seconds is not None and usual[0] and clip.seconds > _TIMES * usual[0]:
         yield f"it is {clip.seconds / usual[0]:.1f} times as long as the batch's median clip"

@@ -48,6 +48,13 @@ def test_the_bad_clip_of_a_window_is_named(tmp_path: Path, kind: str, damage: st
     assert clip.name in repr(guard)
 
 
+def test_a_clip_of_one_value_is_silent_and_not_loud() -> None:
+    inputs = {"input_values": torch.stack([torch.randn(800), torch.randn(800), torch.full((800,), 100.0)])}
+    model = Regression()
+    *_, found = clip_findings.findings(clip_findings.look_at(inputs, model), model)
+    assert found == ("its audio is silent: leave it out",)
+
+
 @pytest.mark.parametrize(
     ("kind", "damage", "seed"),
     [(kind, "nan", 42) for kind in ("ctc mean", "ctc sum", "whisper")] + [("whisper", "labels", n) for n in (0, 1, 3)],
