@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import random
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -144,8 +145,11 @@ def _files(source: Source, drawn: random.Random, seed: int) -> LoaderItems:
     if not len(scan):
         raise EmptyDatasetError("there is no audio file to measure", "check the folder or the list")
     listed = open_source(scan)
-    if listed.kind == "paths" and str(listed.data[0]).endswith(".parquet"):  # as those of a folder
-        return _table_rows(_parquet(ParquetFiles(list(map(Path, listed.data))).files[0]), drawn)
+    files = listed.data if listed.kind == "paths" else []
+    if listed.kind == "path":  # of a file, a folder or a pattern
+        files = sorted(glob.glob(str(user_path(listed.data, "dataset")), recursive=True))  # noqa: PTH207
+    if files and str(files[0]).endswith(".parquet"):  # as those of a folder
+        return _table_rows(_parquet(ParquetFiles(list(map(Path, files))).files[0]), drawn)
     clips = [scan.clips[row] for row in _sample(len(scan), drawn)]
     shard = next((parent for parent in Path(clips[0].path).parents if parent.is_file()), None)
     if shard is not None:

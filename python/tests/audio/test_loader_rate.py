@@ -220,7 +220,7 @@ def test_tables(folder: Path) -> None:
     soundfile.write(buffer, noise(1.0), RATE, format="FLAC")
     table = pa.table({"audio": [{"bytes": buffer.getvalue(), "path": "a.flac"}] * 5})
     pq.write_table(table, folder / "rows.parquet")
-    for source in (table, folder / "rows.parquet"):
+    for source in (table, folder / "rows.parquet", str(folder / "*.parquet")):
         rate = ac.measure_loader(source, seconds=0.05)
         assert rate is not None and rate.clips == 5 and rate.size_bytes == 5 * len(buffer.getvalue())
         assert [codec.codec for codec in rate.codecs] == ["flac"]
