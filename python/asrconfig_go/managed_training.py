@@ -311,7 +311,9 @@ class ManagedTraining:
 
         if not hasattr(trainer, "train_dataset"):
             raise InvalidArgumentError(f"{type(trainer).__name__} is not a Trainer", "pass a transformers.Trainer")
-        measured = self._scan and open_source(self._scan[0]).train.data
+        if self._scan is None:  # the durations that are there were set for this training set
+            return self.durations
+        measured = open_source(self._scan[0]).train.data
         return self.durations if is_in_order(trainer.train_dataset, measured) else array("d")
 
     def _planned_rule(self) -> WeightRule | Callable[[Any], Any] | None:
