@@ -91,8 +91,8 @@ def benchmark_training(
         plan: The plan to measure; None to plan for this machine, with the original's effective batch.
         compare: Whether the original settings are measured.
         processor: The processor of the model, for the plan and the Trainers; None for none.
-        target_batch_size: The clips of an optimizer step, 1 to 65536, where neither ``plan`` nor ``original`` sets
-            them; None for the Trainer's default, or 32 without a comparison.
+        target_batch_size: The clips of an optimizer step, 1 to 65536; None for those that ``plan`` or ``original``
+            sets, else for the Trainer's default, or 32 without a comparison.
         steps: The optimizer steps of a block; more where they are too few for the loader's workers.
         rounds: The blocks of each side. Fewer than five draw no conclusion.
         warm_up: The steps before each block; more where they are too few for the loader's workers.
@@ -140,7 +140,7 @@ def benchmark_training(
     if plan is None:
         batch = (target_batch_size or TARGET_BATCH_SIZE) if before is None else before.effective_batch
         plan, durations = _planned(dataset, model, batch, processor, seed)
-    _check_batches(plan, before)
+    _check_batches(plan, before, target_batch_size)
     both = named(settings or {})
     before = None if before is None else dataclasses.replace(before, settings={**before.settings, **both})
     hardware = HardwareProfile.detect()
@@ -196,7 +196,7 @@ def _planned(
     return config, manager.durations or None
 
 
-def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
+def _check_batches(plan: TrainingConfig, original: Side | None, wanted: int | None) -> None:
     if plan.device_count > 1:
         hint = "a benchmark is of one: plan with device_count=1"
         raise InvalidArgumentError(f"the plan is for {plan.device_count} GPUs", hint)
@@ -205,6 +205,11 @@ def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
         raise InvalidArgumentError(
             f"a step of {original.name} has {theirs} clips, one of the plan {ours}",
             f"compare equal steps: plan with target_batch_size={theirs}",
+        )
+    if wanted not in (None, plan.effective_batch_size):
+        raise InvalidArgumentError(
+            f"target_batch_size = {wanted}, and a step has {plan.effective_batch_size} clips",
+            "leave target_batch_size out: the steps are those of the settings or the plan",
         )
 
 

@@ -74,7 +74,7 @@ def _plan_and_manager(
 def _saved_plan(options: FineTuneOptions) -> TrainingConfig | None:
     """A copy of the plan that the user passed, or the plan of the resumed run; None where a new one is to be made.
 
-    Raises ``InvalidArgumentError`` where its adapters differ from the requested ones.
+    Raises ``InvalidArgumentError`` where its adapters or its effective batch differ from the requested ones.
     """
     source = options.config
     if source is None and options.resume is not False:
@@ -87,6 +87,11 @@ def _saved_plan(options: FineTuneOptions) -> TrainingConfig | None:
         raise InvalidArgumentError(
             f"lora_rank is {options.lora_rank}, and that of the plan is {plan.lora_rank}",
             "leave lora_rank (--lora) out, or plan again",
+        )
+    if options.target_batch_size not in (None, plan.target_batch_size, plan.effective_batch_size):
+        raise InvalidArgumentError(
+            f"target_batch_size = {options.target_batch_size}, and a step of the plan has {plan.target_batch_size} clips",
+            "leave target_batch_size out, or plan again",
         )
     return plan
 

@@ -383,6 +383,8 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
         ((model, clips), {"sweep": "speed"}, InvalidArgumentError, "no option 'speed'"),
         ((model, clips), {"plan": plan, "original": {"per_device_train_batch_size": 3}}, InvalidArgumentError,
          "has 3 clips, one of the plan 4"),
+        ((model, clips), {"plan": plan, "compare": False, "target_batch_size": 5}, InvalidArgumentError,
+         "target_batch_size = 5, and a step has 4 clips"),
         ((model, clips), {"original": {"learning_rat": 1}}, InvalidArgumentError, "learning_rat"),
         ((model, clips), {"original": {"per_device_train_batch_size": 0}}, InvalidArgumentError, "= 0 is less than 1"),
         ((model, clips), {"original": {"gradient_accumulation_steps": math.nan}}, InvalidArgumentError, "= nan is not"),

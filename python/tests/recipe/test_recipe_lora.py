@@ -84,6 +84,8 @@ def test_interrupted_adapters_go_on_exactly(speech: SpeechData, tmp_path: Path, 
     assert_same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
     with pytest.raises(InvalidArgumentError, match="lora_rank is 4, and that of the plan is 8"):
         trained(speech, tmp_path / "cut", model, resume=True, lora_rank=4)
+    with pytest.raises(InvalidArgumentError, match="target_batch_size = 5, and a step of the plan has 4 clips"):
+        trained(speech, tmp_path / "cut", model, resume=True, target_batch_size=5)
     with pytest.raises(InvalidArgumentError, match=r"holds an earlier training \(checkpoint-2"):
         trained(speech, tmp_path / "cut", model)
 
