@@ -88,9 +88,10 @@ def _saved_plan(options: FineTuneOptions) -> TrainingConfig | None:
             f"lora_rank is {options.lora_rank}, and that of the plan is {plan.lora_rank}",
             "leave lora_rank (--lora) out, or plan again",
         )
-    if options.target_batch_size not in (None, plan.target_batch_size, plan.effective_batch_size):
+    asked = options.target_batch_size
+    if asked not in (None, plan.target_batch_size, plan.effective_batch_size):
         raise InvalidArgumentError(
-            f"target_batch_size = {options.target_batch_size}, and a step of the plan has {plan.target_batch_size} clips",
+            f"target_batch_size = {asked}, and a step of the plan has {plan.target_batch_size} clips",
             "leave target_batch_size out, or plan again",
         )
     return plan

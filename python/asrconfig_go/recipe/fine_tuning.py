@@ -220,7 +220,7 @@ def fine_tune(
         epochs: Replaces the plan's number of epochs.
         max_steps: Replaces the plan's length by a number of optimizer steps. Set at most one of ``epochs`` and
             ``max_steps``; without both, a tiny model trains for 1000 steps.
-        target_batch_size: The clips of an optimizer step; None for those of ``config``, else 32, and 8 for a tiny model.
+        target_batch_size: The clips of an optimizer step; None for those of ``config``, else 32 (a tiny model: 8).
         lora_rank: Above 0, adapters of this rank are trained and saved in place of the model; see ``add_lora``. None
             for 16 with a published audio LLM, and for no adapters otherwise.
         bits: 8 or 4 has bitsandbytes load the weights under the adapters in as many bits; None for whole weights.
