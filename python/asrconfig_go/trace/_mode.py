@@ -55,6 +55,8 @@ _REORDERED = {
     aten._scaled_dot_product_flash_attention.default,
     aten.convolution_backward.default,
 }
+# They read the shape of their input, not its values.
+_LIKE = {aten.zeros_like.default, aten.ones_like.default, aten.full_like.default, aten.empty_like.default}
 _REASON_LENGTH = 200  # characters of torch's message that an error quotes
 
 
@@ -210,8 +212,8 @@ class DeviceMode(DirectMode):
         return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
 
     def _fills_large_float(self, op: OpOverload, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> bool:
-        """Whether an operation without input tensors, such as ``zeros``, makes a large float tensor."""
-        if tensors:
+        """Whether an operation without values, such as ``zeros`` or ``zeros_like``, makes a large float tensor."""
+        if tensors and op not in _LIKE:
             return False
         _, leaves = self._specs(op, str(op), args, kwargs)
         return any(isinstance(leaf, tuple) and _is_large(leaf) for leaf in leaves)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch._meta_registrations  # registers shape rules for operations that have no C++ one
@@ -133,14 +133,16 @@ _OWN |= {
     op: rule for op, rule in _OWN_WHERE_MISSING.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)
 }
 # Operations whose results depend on values, so that they cannot be cached by shape.
+_MOST_RESULTS = 200_000  # cached, of some hundred traces: about 200 MB
 _BY_VALUES = {aten._ctc_loss.default, aten._ctc_loss.Tensor, aten.masked_select.default}
 
 
 class Shapes:
-    """Remembers results by operation and arguments."""
+    """Results by operation and arguments, cached for all traces of the process: they have many shapes in common."""
+
+    _results: ClassVar[dict[Any, tuple[Any, list[Any]]]] = {}
 
     def __init__(self) -> None:
-        self._results: dict[Any, tuple[Any, list[Any]]] = {}
         self._rows: dict[int, int] = {}  # of masks through which rows were written, by their addresses
         # The first product on the meta device imports torch._dynamo in torch 2.10, and the frames of that import keep
         # the locals of their callers alive until garbage is collected: here, nothing that is traced.
@@ -150,12 +152,14 @@ class Shapes:
         """The tree of results, None for one tensor, and its leaves: a ``Spec`` for a tensor, else the value itself."""
         if op is aten.index.Tensor:
             args = self._real_masks(args)
-        key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None)
+        key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None, torch.get_default_dtype())
         result = self._results.get(key)
         if result is None:
             own = _OWN.get(op)
             result = _tree_of(own(*args, **kwargs)) if own is not None else _on_meta(op, args, kwargs)
             if op not in _BY_VALUES:
+                if len(self._results) >= _MOST_RESULTS:
+                    self._results.clear()
                 self._results[key] = result
         return result
 
