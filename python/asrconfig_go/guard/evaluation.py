@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
 _CLIPS = 4  # of which the loss is measured, at most
-_GIVE_RULE = "pass attach(rule=…), or per_device_eval_batch_size=1"
+_GIVE_RULE = "call attach(trainer, rule=…) before it, or pass per_device_eval_batch_size=1"
 _MAX_BATCHES = 8  # batches whose clips are computed alone and named
 _MAX_METRICS = 5  # metrics that are named
 
@@ -158,7 +158,9 @@ class Evaluation:
         if not fitting and self._rule.is_given:
             fitting = (self._rule.name or "mean",)
         if not fitting:
-            raise CannotRetryError(f"the loss of an evaluation batch is not made of those of its parts; {_GIVE_RULE}")
+            raise CannotRetryError(
+                f"the loss of an evaluation batch does not follow from the losses of its parts; {_GIVE_RULE}"
+            )
         self._fitting = fitting
         return fitting
 

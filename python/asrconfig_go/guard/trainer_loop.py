@@ -22,7 +22,10 @@ from .process_group import ProcessGroup
 if TYPE_CHECKING:
     from transformers import Trainer
 
-_RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'
+_RULE_HINT = (
+    'call attach(trainer, rule="mean") before the training, or with "token_mean" or "sum", whichever the loss divides '
+    "by (docs/guard.md)"
+)
 _STEPS = "current_gradient_accumulation_steps"
 
 

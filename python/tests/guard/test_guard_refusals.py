@@ -139,7 +139,7 @@ def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path)
     assert guard is not None and len(guard.notes) == 1
     reason = "the loss of Regression is not in the table of known losses"
     assert guard.notes[0].startswith(
-        f'batches are not split before memory runs out: {reason}; pass attach(rule="mean")'
+        f'batches are not split before memory runs out: {reason}; call attach(trainer, rule="mean")'
     )
     with pytest.raises(
         InvalidArgumentError, match=f"micro_batch = 2 requires knowing what the loss divides by: {reason}"
@@ -159,7 +159,7 @@ def test_accumulated_batches_of_an_unknown_rule_are_warned_of(tmp_path: Path, ca
     assert note.startswith("gradients may be up to 2 times too large")
     assert caplog.messages == [note], "logged once"
     assert "compute_loss of Own is not the Trainer's" in note
-    assert 'attach(rule="mean")' in note
+    assert 'attach(trainer, rule="mean")' in note
 
 
 def test_a_callback_that_raises_leaves_a_guard_that_works(tmp_path: Path) -> None:

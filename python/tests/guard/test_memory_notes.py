@@ -43,8 +43,8 @@ def test_a_loss_of_an_evaluation_that_is_not_made_of_its_parts(tmp_path: Path) -
 
     with pytest.raises(OutOfMemory) as caught:
         evaluated(4)
-    hint = "pass attach(rule=…), or per_device_eval_batch_size=1"
-    assert noted(caught.value, f"is not made of those of its parts; {hint}")
+    hint = "call attach(trainer, rule=…) before it, or pass per_device_eval_batch_size=1"
+    assert noted(caught.value, f"does not follow from the losses of its parts; {hint}")
     evaluated(4, rule="mean")
     evaluated(1)
 

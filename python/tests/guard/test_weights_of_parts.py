@@ -91,7 +91,7 @@ def test_a_loss_that_no_rule_fits_is_not_split(tmp_path: Path, kind: str) -> Non
     assert guard.rule is None and "no rule" in guard.unfit
     if hasattr(caught.value, "__notes__"):
         assert "a loss that fits no rule" in " ".join(caught.value.__notes__)
-        assert "pass attach(rule=" in " ".join(caught.value.__notes__) or "pass rule=" in " ".join(
+        assert "call attach(trainer, rule=" in " ".join(caught.value.__notes__) or "pass rule=" in " ".join(
             caught.value.__notes__
         )
 
