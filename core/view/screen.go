@@ -149,6 +149,9 @@ func (n reading) brief() string {
 	}
 	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size),
 		known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
+	if n.PID != nil {
+		parts = append(parts, n.process())
+	}
 	for _, a := range n.Alerts {
 		parts = append(parts, marks[levelOf(a.Severity)]+" "+a.Text)
 	}
@@ -278,11 +281,16 @@ func (n reading) host(wide int) []toned {
 	}
 	if n.PID != nil {
 		lines = append(lines, toned{Text: fmt.Sprintf(
-			"  process %d: CPU %s, RAM %s, of that its children %s; GPU memory %s", *n.PID,
-			known(h.TreeCPU, units.Percent), known(h.Tree, size), known(h.Workers, size),
+			"  %s, of that its children %s; GPU memory %s", n.process(), known(h.Workers, size),
 			known(n.TreeGPU, size))})
 	}
 	return lines
+}
+
+// process is what the watched process takes with its children.
+func (n reading) process() string {
+	return fmt.Sprintf("process %d: CPU %s, RAM %s", *n.PID, known(n.Host.TreeCPU, units.Percent),
+		known(n.Host.Tree, size))
 }
 
 func (n reading) alerts() []toned {

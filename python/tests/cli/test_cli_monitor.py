@@ -91,6 +91,7 @@ def test_what_is_not_known_is_a_dash() -> None:
     assert re.fullmatch(r"  memory  ·+ – of –, –, headroom –", lines[2])
     assert lines[4] == "  – of 72 · – · – of 2040"
     assert lost.screen(brief=True).split(" | ")[1:] == ["GPU 0 – of – – – –", "RAM – of –", "CPU –"]
+    assert ", RAM " in dataclasses.replace(lost, pid=77).screen(brief=True).split(" | process 77: CPU ")[1]
     record = json.loads(json.dumps(lost.to_json(), allow_nan=False))
     assert record["gpus"][0]["used_bytes"] is None
     assert record["tree_gpu_bytes"] is None
