@@ -88,18 +88,29 @@ func compareRuns(r RunComparison) Document {
 // headline is how many times what B was of A, by what counts most.
 func (r RunComparison) headline() string {
 	var parts []string
-	for _, key := range []string{"steps_per_s", "used_peak_bytes", "eval_wer", "eval_loss",
-		"loss"} {
-		i := slices.IndexFunc(r.Figures, func(f ComparedFigure) bool {
-			return f.Key == key && f.Ratio != nil
-		})
-		if i >= 0 && len(parts) < 3 {
-			parts = append(parts, fmt.Sprintf("%s × %s", ratioText(*r.Figures[i].Ratio),
-				r.Figures[i].Name))
+	steps, clips := r.ratioOf("steps_per_s"), r.ratioOf("clips_per_s")
+	if steps != nil && clips != nil && math.Abs(*clips.Ratio / *steps.Ratio - 1) > 0.01 {
+		steps = clips // as a step of one run has more clips than one of the other
+	}
+	for _, figure := range []*ComparedFigure{steps, r.ratioOf("used_peak_bytes"),
+		r.ratioOf("eval_wer"), r.ratioOf("eval_loss"), r.ratioOf("loss")} {
+		if figure != nil && len(parts) < 3 {
+			parts = append(parts, fmt.Sprintf("%s × %s", ratioText(*figure.Ratio), figure.Name))
 		}
 	}
 	return fmt.Sprintf("%s against %s: %s", name(r.B.Name), name(r.A.Name),
 		cmp.Or(strings.Join(parts, ", "), "nothing is known of both"))
+}
+
+// ratioOf is the figure of that key, nil where its ratio is not known.
+func (r RunComparison) ratioOf(key string) *ComparedFigure {
+	i := slices.IndexFunc(r.Figures, func(f ComparedFigure) bool {
+		return f.Key == key && f.Ratio != nil
+	})
+	if i < 0 {
+		return nil
+	}
+	return &r.Figures[i]
 }
 
 // ratioText has two decimals, or three that count.

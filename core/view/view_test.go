@@ -396,3 +396,12 @@ func TestHeadlineSaysHowMuchOfTheTimeWasTraining(t *testing.T) {
 	require.Contains(t, r.Headline(), "30 steps in 15 s on")
 	require.Contains(t, r.Headline(), "2.5 steps/s in 80 % of the time")
 }
+
+func TestRunsWithStepsOfOtherSizesAreComparedByClips(t *testing.T) {
+	steps, clips := 2.9, 0.72
+	r := RunComparison{A: ComparedRun{Name: "a"}, B: ComparedRun{Name: "b"}, Figures: []ComparedFigure{
+		{Key: "steps_per_s", Name: "steps/s", Ratio: &steps}, {Key: "clips_per_s", Name: "clips/s", Ratio: &clips}}}
+	require.Equal(t, "b against a: 0.72 × clips/s", r.headline())
+	clips = 2.9
+	require.Equal(t, "b against a: 2.90 × steps/s", r.headline())
+}
