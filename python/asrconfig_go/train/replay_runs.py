@@ -54,7 +54,13 @@ def load_model(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, st
     def load() -> Any:
         from transformers import AutoConfig
 
-        return architecture.from_pretrained(source, config=AutoConfig.for_model(**saved.config))
+        loaded, found = architecture.from_pretrained(
+            source, config=AutoConfig.for_model(**saved.config), output_loading_info=True
+        )
+        if 2 * len(found["missing_keys"]) > len(loaded.state_dict()):  # a new head is less
+            hint = "pass --model with a checkpoint of the training"
+            raise NotFoundError(f"{source} lacks most weights of {saved.architecture}", hint)
+        return loaded
 
     if not Path(source).is_dir():
         return from_hub("the model", source, load, "pass --model with a checkpoint of the training"), source

@@ -164,6 +164,9 @@ def test_what_cannot_be_loaded(run: Path, tmp_path: Path) -> None:
         replay_batch(folder, [])
     with pytest.raises(NotFoundError, match="cannot load Wav2Vec2ForCTC"):
         replay_batch(folder, tmp_path)
+    MODELS["whisper"]().save_pretrained(tmp_path / "other")
+    with pytest.raises(NotFoundError, match="other lacks most weights of Wav2Vec2ForCTC"):
+        replay_batch(folder, tmp_path / "other")
     with pytest.raises(InvalidArgumentError, match="device = 'abacus'"):
         replay_batch(folder, device="abacus")
     moved = tmp_path / "bad-batch"
