@@ -113,9 +113,9 @@ func (s State) stop(limit int) (reason string) {
 			"a lower safety_margin, an 8-bit optimizer, shorter inputs or a smaller model",
 			s.Retries, limit, s.MicroBatch, s.moreHalvings(limit))
 	case s.MicroBatch == 1 && s.Evaluation:
-		return "stop: the micro-batch is 1 already; leave out or split long inputs of the " +
-			"evaluation, generate shorter texts with fewer beams, use an 8-bit optimizer, " +
-			"or take a smaller model or a larger GPU"
+		return "stop: the micro-batch is 1 already; pass per_device_eval_batch_size=1 if your own " +
+			"code evaluates, leave out or split long inputs of the evaluation, generate shorter " +
+			"texts with fewer beams, use an 8-bit optimizer, or take a smaller model or a larger GPU"
 	case s.MicroBatch == 1:
 		return "stop: the micro-batch is 1 already; enable gradient checkpointing, use an 8-bit " +
 			"optimizer, split long inputs, " +

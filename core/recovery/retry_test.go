@@ -53,7 +53,7 @@ func TestNextWithoutASmallerMicroBatch(t *testing.T) {
 		{"at 1", State{Class: GPUOOM, MicroBatch: 1}, Repeat, "retry unchanged"},
 		{"at 1 again", State{Class: GPUOOM, MicroBatch: 1, Repeated: true}, LeaveOut, "micro-batch is 1 already"},
 		{"evaluation at 1 again", State{Class: GPUOOM, Evaluation: true, MicroBatch: 1, Repeated: true}, LeaveOut,
-			"fewer beams"},
+			"if your own code evaluates"},
 		{"evaluation not to be split",
 			State{Class: GPUOOM, Evaluation: true, MicroBatch: 8, CannotSplit: true, Repeated: true}, GiveUp,
 			"per_device_eval_batch_size"},
