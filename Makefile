@@ -11,6 +11,9 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
+# Where it is set, as in many containers, each process of the tests compiles torch and transformers anew: 8 of 13 seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Packages whose tests rarely train or trace.
 QUICK := $(addprefix python/tests/,_core cli data)
 
