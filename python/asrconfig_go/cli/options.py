@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
             if "_" in name:
                 text = re.sub(rf"(?<![\w./-]){name}(=True)?\b(?!=)", option, text).replace(f"{name}=", f"{option} ")
             else:  # as a word it may mean something else
-                text = re.sub(rf"(?<![\w./-]){name}=(?=\S)", f"{option} ", text)
+                text = re.sub(rf"(?<![\w./-]){name}=(?=[^\s\[])", f"{option} ", text)
                 text = re.sub(rf"(?<![\w./-]){name}(?= = )", option, text)
         return text
 

@@ -269,6 +269,10 @@ def _largest(arguments: argparse.Namespace) -> Any:
         raise InvalidArgumentError(f"--largest with {len(names)} GPUs", "name one with --gpus")
     if arguments.lora_rank:
         raise InvalidArgumentError("--largest with --lora", "leave out --lora: LoRA is shown beside the others")
+    options = passed_on(arguments, "gpus", "largest", "max_s", "precision", "safety_margin")
+    for name, value in options.items():
+        if value != arguments.parser.get_default(name):
+            raise InvalidArgumentError(f"{name} = {value!r} with --largest", "leave out either of them")
     return largest_models(
         names[0],
         arguments.largest,

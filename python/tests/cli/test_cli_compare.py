@@ -73,6 +73,10 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
         ([*QUESTION[1:], "--price", "T4=cheap"], "'T4=cheap' is not a price"),
         ([*QUESTION[1:], "--price", "T4=-1"], "the price of T4 is -1"),
         (["--model", "whisper-tiny", "--hours", "1", "--gpus", "T44"], "did you mean T4"),
+        (["--model", "whisper-tiny", "--hours", "1", "--texts", "9"], "--hours = 1.0 with texts"),
+        (["--model", "whisper-tiny", "--hours", "1", "--max-tokens", "9"], "--max-tokens = 9 with hours"),
+        (["--model", "whisper-tiny", "--data", "demo", "--mean-seconds", "9"], "--mean-seconds = 9.0 with a dataset"),
+        (["--largest", "whisper", "--gpus", "T4", "--epochs", "2"], "--epochs = 2.0 with --largest"),
         (["--model", "whisper-tinny", "--hours", "1", "--gpus", "T4"], "openai/whisper-tiny"),
     ],
 )
