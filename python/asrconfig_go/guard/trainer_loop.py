@@ -26,6 +26,10 @@ _RULE_HINT = (
     'call attach(trainer, rule="mean") before the training, or with "token_mean" or "sum", whichever the loss divides '
     "by (docs/guard.md)"
 )
+_DIVIDED = (
+    "losses and gradients are divided by the {} accumulated batches of a step, which the Trainer alone does not do for "
+    "this model (transformers issue 47688)"
+)
 _STEPS = "current_gradient_accumulation_steps"
 
 
@@ -120,7 +124,11 @@ class TrainerLoop(Loop):
         """
         self._rule.begin(self.table_loss())
         self._rule.has_hooks = self.has_hooks()
+        accumulation = self.trainer.args.gradient_accumulation_steps
+        multiplied = accumulation > 1 and (self.trainer.model_accepts_loss_kwargs or divides_no_loss())
         if self._rule.is_certain:
+            if multiplied and self._rule.name != "sum":
+                self.say(_DIVIDED.format(accumulation), of_all=True)
             return
         reason = self.unknown_reason()
         if not getattr(attached(self.trainer, "batches"), "even", True):
@@ -132,8 +140,7 @@ class TrainerLoop(Loop):
             problem = f"micro_batch = {micro_batch} requires knowing what the loss divides by: {reason}"
             raise InvalidArgumentError(problem, _RULE_HINT)
         consequences = ["batches are not split before memory runs out"] * is_limited
-        accumulation = self.trainer.args.gradient_accumulation_steps
-        if accumulation > 1 and (self.trainer.model_accepts_loss_kwargs or divides_no_loss()):
+        if multiplied:
             consequences.append(f"gradients may be up to {accumulation} times too large (transformers issue 47688)")
         if consequences:
             self.say(f"{', and '.join(consequences)}: {reason}; {_RULE_HINT}", of_all=True)

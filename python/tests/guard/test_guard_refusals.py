@@ -147,17 +147,18 @@ def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path)
         attach(tiny_trainer(tmp_path), micro_batch=2)
 
 
-def test_accumulated_batches_of_an_unknown_rule_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_becomes_of_accumulated_batches_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class TakesItems(Regression):
         accepts_loss_kwargs = True  # as ``**kwargs`` say of models that do not divide by num_items_in_batch
 
     trainers = [
         with_loss(tmp_path, lambda loss: loss, model=TakesItems(), gradient_accumulation_steps=2) for _ in range(2)
     ]
-    assert not attach(trainers[0], rule="mean").notes
+    (note,) = attach(trainers[0], rule="mean").notes
+    assert note.startswith("losses and gradients are divided by the 2 accumulated batches of a step")
     (note,) = attach(trainers[1]).notes
     assert note.startswith("gradients may be up to 2 times too large")
-    assert caplog.messages == [note], "logged once"
+    assert caplog.messages[1:] == [note], "logged once"
     assert "compute_loss of Own is not the Trainer's" in note
     assert 'attach(trainer, rule="mean")' in note
 
