@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+# What the extra named train has, for a package that was installed without.
+_TRAINING = "pip install torch transformers accelerate datasets soundfile soxr scipy tqdm"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 on an error that was explained, 2 on wrong usage, 130 on Ctrl-C."""
@@ -37,6 +40,11 @@ def _run(argv: Sequence[str] | None) -> int:
             return status
     except AsrConfigError as error:
         show(f"asrconfig: {arguments.parser.in_options(str(error))}", sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "asrconfig_go").partition(".")[0] == "asrconfig_go":
+            raise
+        show(f"asrconfig: {arguments.command} needs {error.name}\n  → {_TRAINING}", sys.stderr)
         return 1
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter tries again at its end

@@ -166,6 +166,13 @@ def test_what_the_system_refuses_is_said_in_its_words(
     assert capsys.readouterr().err == "asrconfig: [Errno 28] No space left on device: 'plan.json'\n"
 
 
+def test_without_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "asrconfig_go.train.batch_replay", raising=False)
+    assert main(["replay", "folder"]) == 1
+    assert capsys.readouterr().err.startswith("asrconfig: replay needs torch\n  → pip install torch transformers")
+
+
 def test_doctor_without_library() -> None:
     command = [sys.executable, "-m", "asrconfig_go", "doctor"]
     environment = {**os.environ, "ASRCONFIG_LIBRARY": "/nowhere/_core.so"}
