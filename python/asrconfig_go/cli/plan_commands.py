@@ -258,7 +258,8 @@ def _comparison(arguments: argparse.Namespace) -> Any:
             raise InvalidArgumentError(f"--data with {option} {amount:g}: what --data holds is measured", hint)
     options = passed_on(arguments, "model", "data", "largest", "gpus", "prices")
     gpus, prices = _names(arguments.gpus), _prices(arguments.prices)
-    return compare_gpus(arguments.model, arguments.data, gpus=gpus, prices=prices, **options)
+    options |= {"gpus": gpus, "prices": prices, "progress": with_progress(arguments)}
+    return compare_gpus(arguments.model, arguments.data, **options)
 
 
 def _largest(arguments: argparse.Namespace) -> Any:

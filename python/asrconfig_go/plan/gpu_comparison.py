@@ -93,6 +93,7 @@ def compare_gpus(
     batch_fn: BatchFunction | None = None,
     collator: Callable[[list[Any]], Any] | None = None,
     by_hand: bool = False,
+    progress: bool = False,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of several GPUs, and return its memory, time and cost there.
@@ -119,6 +120,7 @@ def compare_gpus(
         batch_fn: Makes the batches of a recorded step, from clips, length and labels: see ``ASRConfigManager.plan``.
         collator: The Trainer's collator, which makes these batches from rows of ``dataset``.
         by_hand: Whether settings that are chosen without a planner are judged, too, in ``comparison.by_hand``.
+        progress: Whether a progress bar is shown while a step is recorded.
         options: How the training runs, besides the fields of ``EvaluationOptions``:
 
             - ``target_batch_size``: The clips of an optimizer step; 32.
@@ -155,8 +157,9 @@ def compare_gpus(
         hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
     )  # fmt: skip
     tracer = Tracer(
-        model, trace, batch_fn or collated, freeze=freeze_feature_encoder, lora_rank=options.get("lora_rank", 0)
-    )
+        model, trace, batch_fn or collated, freeze=freeze_feature_encoder, lora_rank=options.get("lora_rank", 0),
+        progress=progress,
+    )  # fmt: skip
     return compare_described(
         counted, tracer, rows, gpus=gpus, prices=prices, scenario={} if by_hand else None,
         measured={"loss_unknown": not knows_loss(model)}, **options,

@@ -85,6 +85,17 @@ def test_mistakes_are_explained(line: list[str], message: str, capsys: pytest.Ca
     assert message in capsys.readouterr().err
 
 
+def test_recording_a_step_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        "asrconfig_go.plan.gpu_comparison.Tracer.__init__", lambda *_, progress, **__: asked.append(progress)
+    )
+    for quiet in ([], ["--quiet"]):
+        with pytest.raises(AttributeError):
+            main(["compare", "--model", "whisper-tiny", "--hours", "1", "--gpus", "T4", *quiet])
+    assert asked == [True, False]
+
+
 def test_hours_of_measured_data_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["compare", "--model", "whisper-tiny", "--data", "demo", "--gpus", "T4"]
     assert main([*line, "--hours", "10"]) == 1
