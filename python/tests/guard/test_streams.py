@@ -59,7 +59,7 @@ def trained(folder: Path, *, killed: tuple[int, int] = (0, 0), fail: Any = None,
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-@pytest.mark.parametrize("step", [3, 7], ids=["first epoch", "second epoch"])
+@pytest.mark.parametrize("step", [3, pytest.param(7, marks=pytest.mark.slow)], ids=["first epoch", "second epoch"])
 def test_the_order_follows_the_number_of_workers(tmp_path: Path, step: int, resumed: bool) -> None:
     settings: dict[str, Any] = {"gradient_accumulation_steps": 2, "dataloader_num_workers": 2}
     calm = trained(tmp_path / "calm", save_strategy="steps", save_steps=2, **settings).model.seen

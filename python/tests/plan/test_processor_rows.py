@@ -113,6 +113,7 @@ def test_a_wrapped_model_is_asked_through_its_base(rows: Any) -> None:
         assert "batches" not in memory.about
 
 
+@pytest.mark.slow
 def test_a_folder_with_transcripts_is_planned_as_its_rows(tmp_path: Path) -> None:
     processor, model = made("tiny-qwen3-asr", load_split("train").select(range(12)))
     for number, clip in enumerate(sorted(CLIPS.glob("train-*"))[:12]):

@@ -69,6 +69,7 @@ def test_options_of_lengths_are_told_in_tokens(options: dict[str, Any]) -> None:
         assert max(map(len, selected["input_ids"])) == 30
 
 
+@pytest.mark.slow
 def test_errors_and_warnings_count_tokens() -> None:
     build, collator = MODELS["BERT"]
     with pytest.raises(AsrConfigError, match=r"no text lasts at most 2 tokens; the shortest lasts 4 tokens"):

@@ -53,6 +53,7 @@ def manager_for(model: Any, clips: Any, gpu: str) -> ac.ASRConfigManager:
     return manager
 
 
+@pytest.mark.slow
 def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[tuple[Any, ...]] = []
     record = Recording.trace

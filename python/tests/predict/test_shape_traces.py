@@ -124,6 +124,7 @@ def test_a_batch_answers_for_others_where_memory_follows_from_it(recordings: lis
     assert reserved(Chunked(), batch, 10.0, 50) <= LIMIT < reserved(Chunked(), batch + 1, 10.0, 50)
 
 
+@pytest.mark.slow
 def test_the_largest_batch_is_found_where_each_has_to_be_traced(recordings: list[Any]) -> None:
     batch = traced(ByClip()).largest_batch(10.0, LIMIT, 50)
     assert len(recordings) <= 8

@@ -23,7 +23,7 @@ NEEDED = {
     "Parakeet TDT": "ParakeetForTDT",
     "SpeechT5, text to speech": "SpeechT5ForTextToSpeech",
 }
-SLOW = {"Granite Speech", "Parakeet TDT"}
+SLOW = {"Granite Speech", "Parakeet TDT", "Qwen3-ASR", "Voxtral Realtime"}
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ CASES = [(name, "T4", "fp16", False) for name in MODELS] + [
 ]
 
 
+@pytest.mark.slow
 def test_a_module_of_the_users_own_has_times() -> None:
     clips = [[0.0] * (16000 * (2 + i % 12)) for i in range(96)]
     hours = {}
