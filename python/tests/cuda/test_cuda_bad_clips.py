@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cuda_tests.forked import run_on_cuda
 from cuda_tests.process import stand_in  # noqa: F401
 
