@@ -49,6 +49,7 @@ def test_options_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert body["model"]["trainable_parameters"] < body["model"]["total_parameters"]
 
 
+@pytest.mark.slow
 def test_the_whole_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--model", "openai/whisper-tiny", "--hours", "1", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) > 30

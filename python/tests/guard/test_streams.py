@@ -73,6 +73,7 @@ def test_the_order_follows_the_number_of_workers(tmp_path: Path, step: int, resu
     assert trainer.model.seen != calm
 
 
+@pytest.mark.slow
 def test_gradients_that_the_end_of_a_stream_leaves(tmp_path: Path) -> None:
     """The Trainer carries the gradients of the last two of 10 batches into the next epoch's first step of four."""
     calm = trained(tmp_path, gradient_accumulation_steps=4)

@@ -341,6 +341,7 @@ class Stop(TrainerCallback):  # type: ignore[misc]
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_share_that_fits_whole_needs_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def trace(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was traced")

@@ -57,7 +57,7 @@ def batch(kind: str, clips: int, seconds: float, tokens: int) -> dict[str, Any]:
     return {"input_features": torch.randn(clips, 80, 3000), "labels": labels}
 
 
-@pytest.mark.parametrize("kind", ["ctc", "whisper"])
+@pytest.mark.parametrize("kind", ["ctc", pytest.param("whisper", marks=pytest.mark.slow)])
 def test_arithmetic_is_what_pytorch_counts(kind: str) -> None:
     model = speech_model(kind).train()
     model.set_attn_implementation("eager")  # of a fused kernel the counter counts what is computed again, too
