@@ -120,6 +120,7 @@ $(VENV)/.train: $(SOURCES) | $(BIN)/python
 $(VENV)/.dev: EXTRAS = train,plot,dev,docs
 $(VENV)/.dev: $(SOURCES) | $(BIN)/python
 	$(install)
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null || true # some packages hold files of other versions
 	@touch $@ $(VENV)/.train $(VENV)/.docs
 
 $(VENV)/.docs: EXTRAS = docs
