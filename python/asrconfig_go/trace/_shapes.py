@@ -133,7 +133,7 @@ _OWN |= {
     op: rule for op, rule in _OWN_WHERE_MISSING.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)
 }
 # Operations whose results depend on values, so that they cannot be cached by shape.
-_MOST_RESULTS = 200_000  # cached, of some hundred traces: about 200 MB
+_MOST_RESULTS = 20_000  # cached, 450 for a trace, 1.3 kB each
 _BY_VALUES = {aten._ctc_loss.default, aten._ctc_loss.Tensor, aten.masked_select.default}
 
 
