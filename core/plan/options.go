@@ -272,7 +272,7 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	refused := append(o.beyondFormula(), asked([]option{
+	refused := append(o.beyondFormula(), namesOfSet([]option{
 		{"workers", o.Workers != nil},
 		{"loader_rate", o.LoaderRate != nil},
 		{"gpu_profile", o.KernelProfile != nil},
@@ -307,25 +307,25 @@ func (o Options) checkCombinations() error {
 	return nil
 }
 
-// option is one by its name, which a user may have asked for.
+// option is the name of an option, and whether the user set it.
 type option struct {
 	name  string
-	asked bool
+	isSet bool
 }
 
-// asked are the names of those options that a user asked for.
-func asked(all []option) (names []string) {
-	for _, each := range all {
-		if each.asked {
-			names = append(names, each.name)
+// namesOfSet returns the names of the options that the user set.
+func namesOfSet(options []option) (names []string) {
+	for _, o := range options {
+		if o.isSet {
+			names = append(names, o.name)
 		}
 	}
 	return names
 }
 
-// beyondFormula are the settings asked for of which the published formula knows nothing.
+// beyondFormula returns the options that the user set and the published formula ignores.
 func (o Options) beyondFormula() []string {
-	return asked([]option{
+	return namesOfSet([]option{
 		{"precision", o.Precision != ""},
 		{"gradient_checkpointing", o.GradientCheckpointing != nil},
 		{"every_n_layers", o.EveryNLayers != nil},

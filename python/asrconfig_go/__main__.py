@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # What the extra named train has, for a package that was installed without.
-_TRAINING = "pip install torch transformers accelerate datasets soundfile soxr scipy tqdm"
+_TRAINING = "pip install torch transformers accelerate datasets soundfile soxr scipy tensorboard tqdm"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

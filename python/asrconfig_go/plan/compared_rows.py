@@ -39,10 +39,9 @@ def read_rows(
     of_clips = {"hours": hours, "mean_s": mean_s, "max_s": max_s}
     of_texts = {"texts": texts, "mean_tokens": mean_tokens, "max_tokens": max_tokens}
     unused = of_clips | of_texts if dataset is not None else of_texts if texts is None else of_clips
+    used = "a dataset, which is measured" if dataset is not None else "hours" if texts is None else "texts"
     for name, value in unused.items():
         if value is not None:
-            used = "texts" if texts is not None else "hours"
-            used = used if dataset is None else "a dataset, which is measured"
             raise InvalidArgumentError(f"{name} = {value!r} with {used}", "leave out either of them")
     if open_source(dataset).kind == "profile":
         return {"profile": to_json(dataset)}, None
